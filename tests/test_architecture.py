@@ -158,8 +158,8 @@ def is_catch_all(handler: ast.AST) -> bool:
 
 
 def test_no_regex_repeats_a_group_possessively() -> None:
-    # Before 3.11.5, Python matches such a group wrongly. `(?>(?:...)*)` matches the same text
-    # correctly. Repeated single characters are safe.
+    # Before 3.11.5, Python matches a possessively repeated group wrongly. `(?>(?:...)*)` matches
+    # the same text correctly. Repeated single characters are safe.
     possessive = re.compile(r"(?<!\\)\)(?:[*+?]|\{[\d,]+\})\+")
     found = [
         f"{path.relative_to(ROOT)}:{node.lineno}"

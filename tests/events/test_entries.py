@@ -1,4 +1,6 @@
-"""A journal keeps the range of an output, and reads the text again to send the event again."""
+"""A journal keeps only the range of the output of an event. To send the event again, the journal
+reads the text again.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,6 @@ chunks = st.lists(st.lists(parts, min_size=1, max_size=6).map(b"".join), min_siz
 @example([b"\x1bP q\r\x1b[\xc2\x9c", b"12\xc2"], 8, True, SIZE)
 # A carriage return before a gap has no effect.
 @example([b"ab\r\n\x1b"], 8, True, 3)
-# A carriage return before a gap has no effect.
 def test_output_is_sent_again_with_the_same_text(
     written: list[bytes], max_bytes: int, strip: bool, head: int
 ) -> None:

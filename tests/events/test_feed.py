@@ -301,7 +301,7 @@ def following_leftovers(shell: Shell, client: Client) -> tuple[Subscription, Fee
 async def test_shell_without_leftover_processes_is_over_with_its_exit_event() -> None:
     shell, client = running_shell(), Client()
     subscription, feed = following_leftovers(shell, client)
-    # The owner of the shell has not released it yet.
+    # The command has ended, but the owner of the shell has not released the shell yet.
     shell.end(0, None)
     async with anyio.create_task_group() as group:
         group.start_soon(feed.run)
@@ -321,7 +321,7 @@ async def test_last_leftover_event_waits_until_the_shell_is_empty() -> None:
         group.start_soon(feed.run)
         while subscription.seq < 2:
             await anyio.lowlevel.checkpoint()
-        # The last process has ended, but the owner of the shell has not released it yet.
+        # The last process has ended, but the owner of the shell has not released the shell yet.
         shell.leftover = []
         shell.notify()
         await anyio.wait_all_tasks_blocked()

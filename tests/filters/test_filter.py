@@ -56,7 +56,7 @@ CASES = [
     ("b|(x)", "b\n\n\nx\nb\n", "b\nx\nb\n"),
     ("a\x00b", "a\x00b\n", "a\x00b\n"),
 ]
-# Only one of the two engines supports the patterns of each of these two lists.
+# Each of these two lists has patterns that only one of the two engines supports.
 RE2_CASES = [
     (r"\p{Greek}", "α\nb\n", "α\n"),
     (r"\Aa", "a\nba\n", "a\n"),
@@ -392,7 +392,8 @@ async def test_cancelled_search_is_stopped(
         with anyio.CancelScope() as scope:
             tasks.start_soon(give_up, scope)
             await matching(filters, "a+", MEGABYTES)
-        # If searches went on after their calls, any number of searches could run at once.
+        # The cancelled call has waited for the end of its search. If searches went on after their
+        # calls, any number of searches could run at once.
         assert ended.is_set()
 
 

@@ -204,7 +204,7 @@ def test_script_that_parses_slowly_is_still_judged(noise: str) -> None:
     began = time.thread_time()
     verdict = judge(f"rm -rf /\n{noise}", HERE)
     assert time.thread_time() - began < 1
-    # Bash runs the first line before it finds the error in the second.
+    # Bash runs the first line before it finds the error in the second line.
     assert verdict.verdict == "block"
     assert judge(f"ls\n{noise}", HERE).verdict != "block"
 

@@ -62,7 +62,8 @@ def test_hostile_input_takes_little_time(name: str) -> None:
 )
 def test_large_value_hides_nothing_after_it(large: str) -> None:
     assert judge(f"{large}; rm -rf /".replace("; ;", ";"), HERE).verdict == "block"
-    # The value may be unknown here, so it could be empty.
+    # `x` is not empty. Even if the guard does not know the value, it must not block the line only
+    # because the value could be empty.
     assert judge(f"{large}; rm -rf /$x".replace("; ;", ";"), HERE).verdict != "block"
 
 

@@ -96,7 +96,7 @@ TABLES: list[tuple[str, int, str]] = [
         for name in ("_CALLS", "_REMOVES", "_EVALUATES", "_OPENS")
     ),
 ]
-# Helpers call `match` on these patterns.
+# Helper functions of the guard call `match` on these patterns.
 MATCHED = [
     (compiled.pattern, compiled.flags, "match")
     for module in MODULES

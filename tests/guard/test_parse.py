@@ -131,7 +131,8 @@ def test_parser_that_cannot_be_loaded_judges_nothing(
         raise error
 
     monkeypatch.setattr(parse, "_language", fail)
-    # Each thread loads a parser of its own. Without a verdict, the command must not run.
+    # Each thread loads a parser of its own, so the new thread calls `fail`. `judge` must raise,
+    # because the command must not run without a verdict.
     with ThreadPoolExecutor(1) as thread, pytest.raises(raised):
         thread.submit(judge, "rm -rf /", StartState("/", {})).result()
 

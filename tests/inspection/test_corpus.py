@@ -54,8 +54,8 @@ def is_right(entry: Entry, result: Json) -> bool:
 
 
 def flagged_in(daemon: RawDaemon, decoys: list[Entry], place: Path) -> dict[str, Json]:
-    """Run decoys, and read their results again and again. Return the prompts of decoys that have
-    one.
+    """Run decoys, and read their results again and again. Return the prompts that the daemon
+    reports for decoys.
     """
     flagged: dict[str, Json] = {}
     clock = daemon.background(TICKS)

@@ -348,8 +348,8 @@ def test_reader_behind_two_processes_that_relay_is_found(inner: str) -> None:
 
 
 def test_reader_that_holds_the_terminal_of_a_child_is_proved() -> None:
-    # This happens with pexpect. The parent asks a question, and nobody reads the output of the
-    # child.
+    # A program that uses pexpect does this. The parent asks a question, and nobody reads the output
+    # of the child.
     code = "import os, pty\nif pty.fork()[0]: os.read(0, 1)\nelse: os.execvp('cat', ['cat'])"
     with on_terminal(sys.executable, "-c", code) as (pid, source):
         wait_for(lambda: find(pid, source, LINES, SHORT_S) is not None, "the parent to wait")
@@ -541,8 +541,8 @@ def test_relay_whose_other_half_is_at_work_is_not_proved() -> None:
     with on_terminal(sys.executable, "-c", RELAY_IN_TWO_PROCESSES, *busy) as (pid, source):
         wait_for(lambda: "bash" in names_below(pid), "the program behind the relay")
         wait_for(partial(waits_for_something, pid), "the relay to wait")
-        # The other half fills our terminal, which nobody reads, and then waits for room in the
-        # terminal.
+        # The second process of the relay fills our terminal, which nobody reads, and then waits for
+        # room in the terminal.
         for _ in range(100):
             found = find(pid, source, KEYS, SHORT_S)
             assert found is None or not found.is_proved

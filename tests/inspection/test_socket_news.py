@@ -254,7 +254,7 @@ def has_more_than(watch: Watch, count: int) -> bool:
 async def test_socket_in_another_namespace_is_news(
     server: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Only the number of sockets shows that there is a new one.
+    # Only the number of sockets shows that there is a new socket.
     monkeypatch.setattr(socket_news, "_LIST_ANYWAY_S", 3_600.0)
     place = f"/proc/{server.pid}"
     with Watch(SocketNews(), lambda: None) as watch:

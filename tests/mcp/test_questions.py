@@ -131,7 +131,7 @@ async def test_a_line_of_another_process_does_not_close_a_question(
 
 
 async def answer_late(asked: Asked, key: str, text: str, other: bytes) -> str:
-    """Answer a question that `other` has answered first. Returns the next question."""
+    """Answer a question that the input `other` has answered first. Returns the next question."""
     target = asked.shell.input
     assert target is not None
     message = ""
@@ -148,7 +148,7 @@ async def test_an_answer_that_comes_second_does_not_reach_the_next_prompt(ask: A
     key, _ = await asked.question()
     message = await answer_late(asked, key, "y", b"World\n")
     assert message == 'bash waits for input: "Overwrite?"'
-    # Nothing was typed, so the question is still open.
+    # The daemon has not typed the late answer, so the next question is still open.
     assert await asked.question() == ("prompt_2", message)
     await asked.answer("prompt_2", "n")
     await asked.shell.wait_until(lambda: asked.shell.has_ended)

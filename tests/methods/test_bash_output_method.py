@@ -359,7 +359,7 @@ async def test_shell_is_kept_while_it_is_read(is_cancelled: bool) -> None:
             with anyio.CancelScope() as scope:
                 await run_for_answer(context, BashParams("true"), look)
             with anyio.fail_after(20):
-                # A call may have its answer before the daemon releases its shell.
+                # A call may have its answer before the daemon releases the shell of the call.
                 while manager.list_shells() != [shell]:
                     await checkpoint()
         await bash(context, BashParams("true"))

@@ -271,7 +271,7 @@ async def test_writes_to_a_call_that_begins_keep_their_order() -> None:
             await anyio.wait_all_tasks_blocked()
             second = WriteStdinParams(request_id=1, text="second\n")
             tasks.start_soon(write_stdin, context, second)
-            # The command starts before the second write runs, and before the first one goes on.
+            # The command starts before the second write runs, and before the first write goes on.
             call.runs(shell)
         await shell.wait_until(lambda: shell.has_ended)
         assert output_of(shell) == b"first\nsecond\n"

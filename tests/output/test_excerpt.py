@@ -112,7 +112,7 @@ async def test_no_escape_sequence_is_cut_in_two(limit: int) -> None:
     text, _ = await excerpt(data, limit)
     head, start, end, tail = re.split(r"\n<(\d+) (\d+)>\n", text)
     assert (head + tail).strip("X") == ""
-    # The omitted part fits between the head and the tail.
+    # The omitted part begins where the head ends, and ends where the tail begins.
     assert len(head) + data[int(start) : int(end)].count(b"X") + len(tail) == 1_000
 
 

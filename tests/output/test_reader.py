@@ -104,7 +104,7 @@ def test_rest_begins_where_the_head_was_cut(data: bytes, limit: int, strip: bool
     rest = read_text(store, end, len(data), len(data), strip=strip, final=True).text
     joined = last_states(head + rest) if strip else head + rest
     assert joined.rstrip("\r") == whole.rstrip("\r")
-    # The head wastes less than one unit, which has at most 20 bytes here.
+    # The room that the head leaves unused is smaller than a unit, which has at most 20 bytes here.
     assert len(head.encode()) > limit - len(TRUNCATED_SUFFIX) - 20 or "\r" in data.decode("latin-1")
 
 
@@ -238,7 +238,7 @@ def test_overtaken_read_restarts_after_the_other() -> None:
             await anyio.lowlevel.checkpoint()
             quick.take(await quick.peek(final=True))
         assert slow.was_overtaken
-        # The text that the other read has left is available without waiting.
+        # `quick` has not taken all text, so `slow` has text to read without waiting.
         assert slow.has_news
         return await slow.peek(final=True)
 

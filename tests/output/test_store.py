@@ -23,7 +23,7 @@ _PATTERN = pattern(0, 1 << 21)
 
 
 class FaultyBlocks(MemoryBlocks):
-    """Blocks that can refuse, lose or fail on demand."""
+    """Blocks that refuse data, lose data, or fail when the test demands it."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -202,8 +202,8 @@ def test_reads_of_any_size_give_the_same_text(data: bytes, size: int, strip: boo
     texts = read_to_end(stored(data), size, strip=strip)
     whole = text_of(data, strip=strip)
     text = joined(texts, strip=strip)
-    # The end of the output also ends its last line. A read drops a carriage return there if it also
-    # reads the end of the output.
+    # The end of the output also ends the last line. A read drops a carriage return before this end
+    # only if the read knows that the output ends there.
     assert text.rstrip("\r") == whole.rstrip("\r")
 
 
@@ -228,7 +228,7 @@ def test_has_text_agrees_with_read_text(data: bytes, start: int, strip: bool, fi
     store = stored(data)
     found = read_text(store, start, len(data), 1 << 20, strip=strip, final=final)
     expected = has_text(store, start, len(data), strip=strip, final=final)
-    # The reader holds back a carriage return that only sequences follow, although these are
+    # The reader holds back a carriage return that only sequences follow, although the sequences are
     # complete.
     if "\r" not in data.decode("latin-1"):
         assert (found.end > start) is expected

@@ -152,7 +152,7 @@ def test_covered_entry_allows_no_further_host(
 ) -> None:
     if is_address(own[0]) or is_address(other[0]) or is_address(host):
         return
-    # The other entry allows this host.
+    # The entry `other` allows the host `below`.
     below = f"x.{other[0]}" if other[1] else other[0]
     if Rules([Rule(*own)]).cover(Rule(*other)):
         for each, number in ((host, port), (below, other[2] or port)):

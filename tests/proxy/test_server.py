@@ -21,8 +21,8 @@ Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]
 
 
 class Origin(NamedTuple):
-    """A server that allowed hosts lead to. `requests` has the heads that the server has
-    received.
+    """A server to which the names of allowed hosts lead. `requests` has the heads that the server
+    has received.
     """
 
     port: int

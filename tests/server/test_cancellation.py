@@ -80,7 +80,7 @@ async def test_cost_of_a_cancellation_does_not_grow_with_the_requests(
     monkeypatch.setattr("shelld.server.in_flight.id_key", CountedKey)
     ids = list(range(50))
     async with served(max_in_flight=len(ids) // 2) as peer:
-        # Half of the requests wait until others have ended.
+        # Half of the requests wait until running requests have ended.
         peer.send(*(request("forever", request_id) for request_id in ids))
         peer.send(*(cancel(request_id) for request_id in ids))
         answers = [await peer.receive() for _ in ids]

@@ -136,7 +136,7 @@ def test_daemon_does_not_end_before_it_greets_a_new_client(
 
 
 def test_failed_welcome_closes_the_connection(without_welcome: LastingDaemon) -> None:
-    # Each client sees the end of the file at once.
+    # Each client sees the end of its connection at once.
     assert [without_welcome.attach() for _ in range(2)] == ["gone", "gone"]
 
 

@@ -44,7 +44,7 @@ def test_too_many_waiting_requests_are_not_entered(
     assert table.put_off(waiting)
     assert not table.put_off(entry(b"3", b"x" * 10))
     assert len(table) == 2
-    # A request that leaves makes room for another.
+    # A request that leaves the table makes room for another request.
     table.leave(waiting)
     assert table.put_off(entry(b"4", b"x" * 10))
 

@@ -154,7 +154,7 @@ class _ShortEpoll:
 
 @pytest.fixture
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Record the pauses after shortages. They take no time."""
+    """Record the pauses after shortages. The pauses take no time."""
     pauses: list[float] = []
 
     async def pause(seconds: float) -> None:

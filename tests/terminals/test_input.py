@@ -113,7 +113,8 @@ def test_sizes_without_output_between_them_count_as_one(pty: Pty) -> None:
         (7, Size(10, 20)),
         (9, Size(10, 1_000)),
     ]
-    # Replaced sizes also have numbers, so a screen with an earlier number takes the last size.
+    # A size that a later size replaced also used a number. So a screen with an earlier number than
+    # the newest size takes the newest size.
     assert [each.number for each in target.sizes] == [1, 2, 1_002]
 
 

@@ -36,8 +36,8 @@ RAW = NEW_MODES._replace(line_mode=False, icrnl=False)
         (b"a\x16\nb\n", [b"a\nb"], b""),
         (b"a\x16\x16\x15b\n", [b"b"], b""),
         (b"a\x16\x13b\n", [b"a\x13b"], b""),
-        # The key for the end of input passes on the line. If there is no text to pass on, the key
-        # ends the line.
+        # The key for the end of input passes on the text of the line, and does not end the line. If
+        # there is no text to pass on, the key ends the line.
         (b"ls\x04", [], b""),
         (b"l\x04s\n", [b"ls"], b""),
         (b"ls\x04\x04", [b"ls"], b""),

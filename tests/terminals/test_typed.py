@@ -132,12 +132,12 @@ def test_unfinished_line_is_readable_once_it_is_passed_on(
         (b"", [""]),
         (b"lx\x7fs", ["ls", "lxs", "lx", "s"]),
         (b"\x08\x08c", ["c"]),
-        # The last reading is the line as the kernel edits it: C-w of the kernel erases only letters
-        # and digits.
+        # The last of the possible lines is the line as the kernel edits it. C-w of the kernel
+        # erases only letters and digits.
         (b"ls  -l \x17-a", ["ls  -a", "ls  -l -a", "ls  -l ", "-a", "ls  --a"]),
         (b"ls /tmp\x17", ["ls ", "ls /tmp", "ls /"]),
         (b"\x1b[0nls /tmp\x17", ["ls ", "nls ", "ls /tmp", "\x1b[0nls /", "ls /"]),
-        # If readline does not know a key, it takes the end of the key as text.
+        # If readline does not know a key, it takes the last bytes of the key as text.
         (b"ls \x1b[15~", ["ls ", "ls ~"]),
         (b"ls\x1b[24;5~x", ["lsx", "ls~x", "ls", "x"]),
         (b"ls\x1b[15 /", ["ls15 /", "ls /", "ls", "15 /"]),
@@ -158,7 +158,7 @@ def test_unfinished_line_is_readable_once_it_is_passed_on(
         # Some terminals erase a byte, and not a whole character.
         ("l\xe9\x7fs".encode(), ["ls", "l\xe9s", "l\xe9", "s", "l\ufffds"]),
         (b"l\xff\xc3\xa9\x7f\x7f\x7fs", ["s", "l\ufffd\xe9s", "l\ufffd\xe9", "ls"]),
-        # Readline drops the beginning of a character.
+        # Readline drops the bytes of an incomplete character.
         (b"ls \xf0\x9f", ["ls \ufffd", "ls "]),
         # A terminal drops the end of a long line.
         (b"x" * 4_095 + b"yz", ["x" * 4_095 + "yz", "x" * 4_095]),

@@ -23,7 +23,7 @@ from shelld.tools import (
 from support import in_threads
 from tool_samples import CONTEXT, Sample, bash_tool, everything, read_tool, write_tool
 
-# How long `reading` takes at least.
+# `reading` takes at least this long.
 SLEEP_MS = 20
 
 

@@ -62,7 +62,7 @@ async def hold_turn(looks: Turns, *, task_status: anyio.abc.TaskStatus[None]) ->
 
 @asynccontextmanager
 async def looks_of_others() -> AsyncGenerator[Turns]:
-    """Yield turns that another task holds all the time."""
+    """Yield a `Turns` whose turn another task holds all the time."""
     looks = Turns()
     async with anyio.create_task_group() as tasks:
         await tasks.start(hold_turn, looks)
@@ -223,8 +223,8 @@ async def test_pauses_grow_while_others_begin_to_listen(
 async def test_news_of_another_namespace_ends_the_pause(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # A scan tells in which namespaces the command has processes. The process of the namespace below
-    # has ended, and this is news.
+    # A scan tells in which namespaces the command has processes. The process that gives access to
+    # the namespace below has ended, and this is news.
     machine = _Machine(monkeypatch, shell)
     machine.elsewhere = {1: "/proc/0"}
     async with anyio.create_task_group() as tasks:
