@@ -158,7 +158,7 @@ def test_call_in_client_thread_fails_at_every_step(
             interloper = Interloper(step, call)
             interlopers.append(interloper)
             client.ping()
-            # The thread continues; two messages later, it is no longer traced.
+            # The pump's thread continues. After two more messages, this thread is no longer traced.
             client.ping()
             client.ping()
             was_within = interloper.steps_left <= 0

@@ -242,7 +242,8 @@ def test_attach_killed_before_joining_keeps_nobody_out(shared: Lasting) -> None:
         connection.connect(str(shared.socket_of()))
         send(connection, hello, (reader, writer))
     os.kill(pid, signal.SIGCONT)
-    # The process that wanted to attach counts as killed, although its streams are still open here.
+    # The daemon counts the process that wanted to attach as killed, although the test still holds
+    # the streams of this process open.
     with shared.attach() as second:
         assert daemon_pid(second) == pid
     os.close(reader)

@@ -33,7 +33,7 @@ def assert_refused(workspace: Path, missing: str, policy: Json, **popen: Any) ->
         configured: Json = {"session": "main", "sandbox": policy}
         for error in (
             daemon.fail("configure_session", configured),
-            # The session still has its policy.
+            # Although `configure_session` has failed, the session has the policy from now on.
             daemon.fail("bash", {"command": command}),
             daemon.fail("bash", {"command": command, "run_in_background": True}),
             daemon.fail("bash", {"command": command, "tty": True}),

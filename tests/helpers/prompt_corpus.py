@@ -13,13 +13,13 @@ from typing import Literal, NamedTuple
 class Entry(NamedTuple):
     """A command, and facts about it that are true once it has started.
 
-    `waits` is the certainty with which an ordinary user can see that a program waits for input. It
-    is None for a decoy. `program` is the name of the waiting program in ps(1), if that name is
-    always the same. `ready` is the text that a decoy writes when it begins to look like a waiting
-    program. `needs` lists the programs that some Debian systems lack. A quick entry needs no such
-    program and starts fast, so every run of the tests has it. With `needs_root`, only root can run
-    the command, because it switches to another user. If `is_missed`, no sign distinguishes the
-    waiting program from a program that works.
+    `waits` tells how certain an ordinary user can be that a program waits for input. It is None for
+    a decoy. `program` is the name of the waiting program in ps(1), if that name is always the same.
+    `ready` is the text that a decoy writes when it begins to look like a waiting program. `needs`
+    lists the programs that some Debian systems lack. A quick entry needs no such program and starts
+    fast, so every run of the tests has it. With `needs_root`, only root can run the command,
+    because it switches to another user. If `is_missed`, no sign distinguishes the waiting program
+    from a program that works.
     """
 
     name: str

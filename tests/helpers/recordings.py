@@ -49,7 +49,7 @@ class ShellIds:
 
 
 def read(path: Path) -> list[tuple[str, str]]:
-    """Return the parts of a recording. Each part is a sender, and the text that it sent in one go."""
+    """Return the parts of a recording: each is a sender, and the text that it sent in one go."""
     return [(who, text) for who, text in map(json.loads, path.read_text().splitlines())]
 
 

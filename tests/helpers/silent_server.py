@@ -1,9 +1,9 @@
 """A file system whose server never answers a read, in a mount namespace of its own.
 
 Run it with a directory to mount on, a file for the log, and Python code. A child process runs the
-code with `file`, a descriptor of a file in this file system. The log gets the number of each
-request. The server answers every request except reads, so only reads hang. If the server ends, the
-reads fail. The server ends after 20 seconds at the latest.
+code with `file`, a descriptor of a file in this file system. For each request, the log gets the
+number of the operation, such as `READ`. The server answers every request except reads, so only
+reads hang. If the server ends, the reads fail. The server ends after 20 seconds at the latest.
 """
 
 import ctypes

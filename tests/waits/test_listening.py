@@ -93,7 +93,7 @@ async def test_waits_that_end_together_share_the_last_look(shell: Shell, steps: 
         give_up_at = anyio.current_time() + 0.05
         for port in (None, *range(71, 91)):
             tasks.start_soon(wait, port)
-    # If the time of a wait is over during a look, the wait shares the next look.
+    # If the time of a wait is over during a scan, the wait shares the next scan.
     assert len(steps) <= 2 * STEPS
     server = Listener(80, "::1", 1, "server")
     assert {port for port in found if found[port] == [server]} == {None, 80}
