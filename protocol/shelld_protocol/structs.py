@@ -321,7 +321,7 @@ class EnforcedLimits(Result):
 Enforced: TypeAlias = Annotated[
     EnforcedLimits | None,
     Meta(
-        description="How the limits of the command are enforced. Left out for a command without limits."
+        description="How the limits of the command are enforced. Left out if the command has none."
     ),
 ]
 

@@ -100,7 +100,7 @@ export interface BashResult {
   warning?: string | null;
   /** lost: the command's runner was killed, and with it the command or its leftover processes. oom: the kernel killed a process of the command because memory was short. idle: the command wrote nothing for idle_timeout. prompt: the command waited for input, and on_prompt is kill. memory, processes, cpu, file_size: the command reached that limit of its session, and was killed or has failed. */
   reason?: "cpu" | "file_size" | "idle" | "lost" | "memory" | "oom" | "processes" | "prompt" | null;
-  /** How the limits of the command are enforced. Left out for a command without limits. */
+  /** How the limits of the command are enforced. Left out if the command has none. */
   limits?: EnforcedLimits | null;
   /** Name of the errno, such as ENOSPC, if an error of the disk or of a pipe made the daemon lose output. */
   spoolError?: string | null;
@@ -178,7 +178,7 @@ export interface BackgroundResult {
   warning?: string | null;
   /** lost: the command's runner was killed, and with it the command or its leftover processes. oom: the kernel killed a process of the command because memory was short. idle: the command wrote nothing for idle_timeout. prompt: the command waited for input, and on_prompt is kill. memory, processes, cpu, file_size: the command reached that limit of its session, and was killed or has failed. */
   reason?: "cpu" | "file_size" | "idle" | "lost" | "memory" | "oom" | "processes" | "prompt" | null;
-  /** How the limits of the command are enforced. Left out for a command without limits. */
+  /** How the limits of the command are enforced. Left out if the command has none. */
   limits?: EnforcedLimits | null;
   /** The name of the subscription that notify has begun. */
   subscription?: string | null;
@@ -256,7 +256,7 @@ export interface BashOutputResult {
   isStopped?: boolean;
   /** As in the result of bash. Or no_input: until is prompt, and the command takes no input. */
   reason?: "cpu" | "file_size" | "idle" | "lost" | "memory" | "no_input" | "oom" | "processes" | "prompt" | null;
-  /** How the limits of the command are enforced. Left out for a command without limits. */
+  /** How the limits of the command are enforced. Left out if the command has none. */
   limits?: EnforcedLimits | null;
   /** The engine that matched the filter. */
   filterEngine?: "re" | "re2" | null;
@@ -339,7 +339,7 @@ export interface WriteStdinResult {
   isStopped?: boolean;
   /** As in the result of bash. Or no_input: until is prompt, and the command takes no input. */
   reason?: "cpu" | "file_size" | "idle" | "lost" | "memory" | "no_input" | "oom" | "processes" | "prompt" | null;
-  /** How the limits of the command are enforced. Left out for a command without limits. */
+  /** How the limits of the command are enforced. Left out if the command has none. */
   limits?: EnforcedLimits | null;
   /** The engine that matched the filter. */
   filterEngine?: "re" | "re2" | null;
