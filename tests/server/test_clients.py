@@ -45,6 +45,21 @@ def fail_first(clients, connection):
 Clients._is_kept = fail_first
 """
 
+# The first reply that attaches a client cannot be sent.
+_REFUSING = """
+greet, reply, failures = Clients._greet, Clients._reply, iter([OSError()])
+
+
+def fail_first(clients, connection, state, *rest):
+    if state == "attached":
+        for failure in failures:
+            raise failure
+    reply(clients, connection, state, *rest)
+
+
+Clients._reply = fail_first
+"""
+
 # This greeting begins when the linger is over and the daemon has checked several times whether it
 # must end.
 _LATE = """
@@ -111,6 +126,11 @@ def with_failing_end_of_greeting(tmp_path: Path) -> Iterator[LastingDaemon]:
 
 
 @pytest.fixture
+def with_refused_reply(tmp_path: Path) -> Iterator[LastingDaemon]:
+    yield from greeting(tmp_path, _REFUSING)
+
+
+@pytest.fixture
 def with_late_greeting(tmp_path: Path) -> Iterator[LastingDaemon]:
     yield from greeting(tmp_path, _LATE)
 
@@ -138,6 +158,14 @@ def test_daemon_does_not_end_before_it_greets_a_new_client(
 def test_failed_welcome_closes_the_connection(without_welcome: LastingDaemon) -> None:
     # Each client sees the end of its connection at once.
     assert [without_welcome.attach() for _ in range(2)] == ["gone", "gone"]
+
+
+def test_client_whose_reply_cannot_be_sent_reads_only_the_end(
+    with_refused_reply: LastingDaemon,
+) -> None:
+    assert with_refused_reply.attach() == "gone"
+    assert with_refused_reply.attach() == "attached"
+    assert with_refused_reply.call("ping") == {}
 
 
 def test_next_client_attaches_although_the_goodbye_to_the_last_failed(

@@ -92,7 +92,7 @@ class AttachedClient:
         self.resources.callback(self._say_goodbye)
         self.resources.callback(os.close, streams[0])
         self.resources.callback(output.release)
-        # True when the reply to the client's `shelld attach` was sent, or could not be sent.
+        # True when the reply to the client's `shelld attach` was sent.
         self.is_welcome = False
         self.is_stolen = False
         # True when `Clients` has begun to release the client.

@@ -300,7 +300,8 @@ class Clients:
             # The reply could not be sent. The other side is gone, or waits in vain, so end the
             # service of this client.
             client.reading.cancel()
-        client.is_welcome = True
+        else:
+            client.is_welcome = True
         logger.info("client %d has attached", self._generation)
 
     # -- going ------------------------------------------------------------------------------
