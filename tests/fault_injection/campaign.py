@@ -272,15 +272,22 @@ def _try(faulty: Faulty, point: Point) -> Outcome:
         fired = bool(faulty.control.fired)
         if fired:
             if point.role == "runner":
-                # The fault may be about to end the runner of a spare shell. A command that got this
-                # runner could not start, so wait until no spare shell is left.
-                wait_for(lambda: not spares_of(faulty.daemon), "the end of the spare shells")
+                # A command cannot start if it gets a runner that is about to end by the fault.
+                wait_for(lambda: not _runs(faulty.control.hit), "a runner that sleeps or has ended")
             faulty.check()
     except (AssertionError, OSError) as error:
         if point.file == "server/stdio.py" and _has_stopped_in_order(faulty):
             return Outcome(point, True, None)
         return Outcome(point, True, f"{type(error).__name__}: {error}")
     return Outcome(point, fired, None)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return stat.rpartition(")")[2].split()[0] in ("R", "D")
 
 
 def _has_stopped_in_order(faulty: Faulty) -> bool:

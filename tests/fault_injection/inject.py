@@ -31,9 +31,10 @@ from typing import Any, Final
 
 SIZE: Final = 4096
 # The first byte changes whenever another point is armed. The second byte is 1 once the point has
-# fired.
+# fired. The pid of the process that it has hit follows.
 _VERSION: Final = 0
 _FIRED: Final = 1
+_PID: Final = slice(4, 8)
 _TEXT: Final = 8
 
 # The failures of each system call. EINTR is left out because Python repeats the call (PEP 475), and
@@ -118,6 +119,11 @@ class Control:
     def fired(self) -> int:
         return self._map[_FIRED]
 
+    @property
+    def hit(self) -> int:
+        """The pid of the process that the point has hit, as this process sees itself."""
+        return int.from_bytes(self._map[_PID], "little")
+
     def point(self) -> dict[str, Any] | None:
         end = self._map.find(b"\0", _TEXT)
         found: dict[str, Any] | None = json.loads(self._map[_TEXT:end])
@@ -127,6 +133,7 @@ class Control:
         """Return whether this process is the first to reach the point; if so, disarm it."""
         if self._map[_FIRED]:
             return False
+        self._map[_PID] = os.getpid().to_bytes(4, "little")
         self._map[_FIRED] = 1
         return True
 
