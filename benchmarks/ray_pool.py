@@ -60,7 +60,7 @@ async def one_by_one(call: Callable[[], Awaitable[object]], count: int) -> None:
 
 
 async def calls(rounds: int, count: int) -> None:
-    """Compare a call through the pool with a call of an actor, in turns."""
+    """Compare calls through the pool with direct calls to an actor. The two take turns."""
     actor = ray.remote(OwnActor).options(num_cpus=0).remote()
     await actor.start.remote()
     async with Pool(1, num_cpus=0) as pool:

@@ -257,7 +257,7 @@ def test_architecture_document_names_every_module() -> None:
 
 
 def names_without(row: str, room: Path) -> list[str]:
-    """Return the files of a room that are not named in the room's row of the map."""
+    """Return the modules in the folder `room` that its row in ARCHITECTURE's map does not name."""
     files = [path for path in room.iterdir() if path.suffix == ".py" and path.stem != "__init__"]
     return [path.name for path in files if not re.search(rf"\b{re.escape(path.name)}\b", row)]
 

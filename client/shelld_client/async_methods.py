@@ -279,8 +279,8 @@ class AsyncMethods:
         """Name another daemon, which `argv` starts, to pass calls on to it.
 
         With `bootstrap`, `argv` leads to a machine with Python but without shelld, and the daemon
-        sends shelld there. The daemon starts when it is first used. Raises `InvalidParams` if the
-        name is taken.
+        sends shelld there. That daemon starts when a call first needs it. Raises `InvalidParams` if
+        the name is taken.
         """
         await self._request(calls.add_target(name, argv, bootstrap=bootstrap))
 

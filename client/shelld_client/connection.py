@@ -314,8 +314,8 @@ class Connection(Generic[T]):
         """Record that a request has begun a subscription, or has taken it over from an earlier
         request.
 
-        Return the earlier request, if it has not left. The reader of the earlier request gets an
-        error.
+        Return the earlier request, if it still reads the subscription. The reader of the earlier
+        request gets an error.
         """
         before = self.ownership.claim(subscription, request_id)
         listener = None if before is None else self._listeners.pop(before, None)

@@ -33,8 +33,8 @@ class Ongoing:
     """Sends a request.
 
     Raises `ShellError` if the request cannot be sent, and the exceptions that `check` raises. If
-    the connection is lost, another request can continue this request, unless `send_later` is None.
-    `send_later` sends a call on the next connection, and ignores its answer.
+    the connection is lost, another request can take over from this one, unless `send_later` is
+    None. `send_later` sends a call on the next connection, and ignores its answer.
 
     `check` is called once the connection knows the request. `check_taker` raises an exception if
     its caller could not be woken. Call `check_taker` before you wait for an item, or for another

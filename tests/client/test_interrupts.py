@@ -29,8 +29,8 @@ from support import is_alive, wait_for
 def interrupts_are_exceptions() -> Iterator[None]:
     # A process that was started in the background may ignore SIGINT.
     handler = signal.signal(signal.SIGINT, signal.default_int_handler)
-    # Collect the garbage of earlier tests now, because the test would also interrupt its
-    # finalisers.
+    # Collect the garbage of earlier tests now. Otherwise, its finalisers could run during the test,
+    # which would interrupt them, too.
     gc.collect()
     yield
     signal.signal(signal.SIGINT, handler)

@@ -471,7 +471,8 @@ def test_background_child_does_not_delay_spare_shell() -> None:
 
 @pytest.mark.slow
 def test_state_shows_no_trace_of_spare_shells(daemon: RawDaemon) -> None:
-    # Skip the variables that the README lists, and variables that differ between any two bashes.
+    # Skip the variables that docs/sessions.md lists, and variables that differ between any two
+    # bashes.
     listing = (
         "declare -p | grep -vE"
         " ' (SECONDS|BASH_ARGC|PIPESTATUS|_|PPID|BASHPID|S?RANDOM|EPOCH.*|PYTEST.*)(=|$)'"

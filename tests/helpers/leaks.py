@@ -87,8 +87,8 @@ def assert_nothing_new_since(before: Resources) -> None:
         raise AssertionError(f"the test leaks {'; '.join(left)}") from None
 
 
-# A daemon may keep these for later commands: a socket for each idle runner, pollers, and a dump
-# file, because a spare shell that fails has a dump file of its own.
+# A daemon may keep these for later commands: a socket for each idle runner, pollers, and one more
+# dump file. A spare shell that fails has used a dump file besides the one of its command.
 _KEPT_FOR_LATER = {
     "socket:": MAX_IDLE,
     "anon_inode:[eventpoll]": 8,

@@ -78,7 +78,7 @@ def start(daemon: RawDaemon, entry: Entry, place: Path) -> str:
 
 
 def each_result(daemon: RawDaemon, method: str, requests: Iterable[Json]) -> list[Json]:
-    """Send requests at once, and return their results in order."""
+    """Send all requests before reading any answer; return the results in the order of requests."""
     sent = [daemon.request(method, params) for params in requests]
     answers = [daemon.answer(request) for request in sent]
     return [answer.get("result", answer) for answer in answers]

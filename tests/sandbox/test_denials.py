@@ -1,4 +1,4 @@
-"""The refusals to one command, counted."""
+"""The connections that were refused to one command are counted."""
 
 from __future__ import annotations
 

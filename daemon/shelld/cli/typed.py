@@ -47,8 +47,8 @@ class Typed:
         threading.Thread(target=self._run, daemon=True).start()
 
     def _run(self) -> None:
-        # With SIGTTIN blocked, a read in the background of a terminal fails. Otherwise, the read
-        # would stop the process.
+        # With SIGTTIN blocked, a read from the terminal fails while this process is in the
+        # background. Otherwise, the read would stop the process.
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTTIN})
         try:
             while data := _next_bytes():

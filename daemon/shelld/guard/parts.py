@@ -18,7 +18,7 @@ _NO_METACHARACTER: Final = re.compile(r"[^ \t\n;&|()<>\\'\"`$]+")
 class Parts(abc.ABC):
     """Finds the quotations, expansions and words of one text.
 
-    Stores the ends of parentheses, so that the time is linear.
+    Remembers where each parenthesis ends, so that the time grows only linearly with the text.
     """
 
     def __init__(self, text: str) -> None:

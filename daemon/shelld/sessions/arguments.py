@@ -1,4 +1,5 @@
-"""Computes how much of a command and a state execve(2) can pass to the next bash.
+"""Computes how many bytes of a command and of a session's state fit into the arguments and the
+environment of the next bash.
 
 execve(2) takes only strings shorter than 128 KiB. All strings and their pointers together may take
 a quarter of the stack's limit, at least 128 KiB and at most 6 MiB. The script of the state sets the

@@ -54,7 +54,7 @@ def definitions(
 
     `text`: the output of `declare -f`. `names`: from `declare -F`, the attributes ("-f", perhaps
     with more letters) and the name of each function, in the order of `text`. `by_environment`:
-    whether bash imports functions unchanged.
+    whether bash gets the functions in its environment.
 
     The script leaves extglob on.
     """

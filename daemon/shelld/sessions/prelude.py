@@ -201,7 +201,8 @@ def _run_startup_file(value: bytes) -> bytes:
 
     Bash expands the value as if the value were in double quotes, and then expands a tilde at its
     beginning. The lines do the same in a subshell, because an invalid expansion would end the
-    prelude. The path is in ``$_``.
+    prelude. Meanwhile, the path is in ``$_``, so the lines need
+    no variable.
     """
     if not _EXPANDED.search(value):
         path = quote(value if b"/" in value else b"./" + value)

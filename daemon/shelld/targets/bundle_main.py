@@ -1,7 +1,8 @@
 """Unpacks a bundle into a cache, and then runs shelld. This program is the first member of the
 bundle.
 
-A bootstrap runs the same text with ``python -c`` before it sends the bundle (see `bootstrap`). In
+Before a bootstrap sends the bundle, it runs the source of this file with ``python -c`` (see
+`bootstrap`). In
 that run, its arguments are a marker, and the platform, the hash and the size of the bundle.
 
 This program checks whether the bundle fits the Python, so it must run in any Python since 3.7. It
