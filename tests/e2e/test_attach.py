@@ -166,6 +166,33 @@ def test_events_wait_for_the_next_client(shared: Lasting) -> None:
         assert [(e["start"], e["end"]) for e in events[:2]] == [(0, 4), (4, 8)]
 
 
+def test_next_client_gets_events_of_a_target_only_if_it_continues_them(user: Lasting) -> None:
+    target = {"name": "box", "argv": [*DAEMON_COMMAND, "--stdio"]}
+    follow = {"target": "box", "events": ["exit"]}
+    with user.attach() as first:
+        first.call("add_target", target)
+        names = [first.call("subscribe", follow)["subscription"] for _ in range(2)]
+        kill_attach(first)
+    with user.attach() as second:
+        # The ids of requests begin anew, so an event of an earlier request could reach the reader
+        # of another one.
+        job = second.bash("true", target="box", session=None, notify=["exit"])
+        second.call("list_shells", {"target": "box"})
+        assert second.receive()["params"]["subscription"] == job["subscription"]
+        request = second.request("subscribe", {"subscription": names[0], "from_seq": 0})
+        assert second.receive()["id"] == request
+        second.bash("true", target="box", session=None)
+        for seq in (1, 2):
+            event = second.receive()["params"]
+            assert (event["subscription"], event["seq"]) == (names[0], seq)
+            assert event["requestId"] == request
+        second.call("remove_target", {"name": "box"})
+        lost = second.receive()
+        assert (lost["method"], lost["params"]["subscription"]) == ("shell/lost", names[0])
+        second.call("ping")
+        assert second.unclaimed == []
+
+
 def test_framing_and_protocol_may_change_with_the_client(shared: Lasting) -> None:
     with shared.attach() as lines:
         assert lines.call("ping") == {}

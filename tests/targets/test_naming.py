@@ -93,6 +93,14 @@ def test_event_names_its_target_and_the_request_of_the_client() -> None:
     }
 
 
+@pytest.mark.parametrize("own", [None, b"9", b'"mine"'])
+def test_event_of_an_earlier_request_is_left_out(own: bytes | None) -> None:
+    event = b'{"subscription":"s","requestId":%b}' % request_id_for(7, own)
+    assert named_event("box", event, 8) is None
+    assert named_event("box", event, 7) is not None
+    assert named_event("box", b'{"subscription":"s","requestId":"other"}', 8) is not None
+
+
 def test_notification_without_a_subscription_is_no_event() -> None:
     assert named_event("box", b'{"progressToken":1}') is None
 

@@ -114,6 +114,8 @@ class Link:
         self._heard_at = self._asked_at = self._loop.time()
         self._notify: Callable[[str, Mapping[str, Any]], bool] | None = None
         self._client: Reader | None = None
+        # The number of the client's first request. Earlier requests came from other clients.
+        self._first_number = 1
         self.subscribers = Subscribers()
         # The next message, if it must wait. Any message waits while the client has much to read. An
         # event also waits after an answer, because the task of the answered call may not have
@@ -136,7 +138,14 @@ class Link:
     # -- calls ------------------------------------------------------------------------------
 
     def listen(self, notify: Callable[[str, Mapping[str, Any]], bool], client: Reader) -> None:
-        """Send events to this client from now on."""
+        """Send events to this client from now on.
+
+        A new client gets no events of subscriptions that an earlier client has begun, unless it
+        continues them. It does not know the ids of the earlier requests, and may use the same ids.
+        """
+        if client is not self._client:
+            self._first_number = self._count + 1
+            self.subscribers.forget_all()
         self._notify, self._client = notify, client
 
     def begin(self, method: str, params: bytes, request_id: bytes | None) -> Call:
@@ -444,9 +453,9 @@ class Link:
         # Pass only events of shells on to the client.
         if self._notify is None or not message.method.startswith("shell/"):
             return
-        self.subscribers.note_event(message.method, bytes(message.params))
-        params = named_event(self._target, bytes(message.params))
+        params = named_event(self._target, bytes(message.params), self._first_number)
         if params is not None:
+            self.subscribers.note_event(message.method, bytes(message.params))
             self._notify(message.method, params)
 
     def _read_errors(self) -> bool:

@@ -43,6 +43,8 @@ _LISTS: Final = {"list_shells": "shells", "get_session": "shells", "list_targets
 _OF_TARGETS: Final = frozenset({"add_target", "list_targets", "remove_target"})
 
 _NUMBER: Final = re.compile(rb"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+# The beginning of an id that `request_id_for` has made, up to the end of its number.
+_FAR_ID: Final = re.compile(rb'"([0-9]{1,18})["-]')
 _SLICE_BYTES: Final = 1024 * 1024
 
 _members: Final = msgspec.json.Decoder(Members)
@@ -123,10 +125,11 @@ def named_error(target: str, error: bytes) -> PassedOnError:
     return PassedOnError(body.code, message, data)
 
 
-def named_event(target: str, params: bytes) -> dict[str, Any] | None:
+def named_event(target: str, params: bytes, first: int = 0) -> dict[str, Any] | None:
     """Return the params of a target's event, with the names and ids that the client knows.
 
-    Return None if `params` are not those of an event.
+    Return None if `params` are not those of an event, or if the event belongs to a request with a
+    number below `first`.
     """
     members = decode(params, _members)
     if "subscription" not in members:
@@ -134,7 +137,10 @@ def named_event(target: str, params: bytes) -> dict[str, Any] | None:
     name_ids(members, target)
     members.setdefault("target", as_raw(target))
     if "requestId" in members:
-        members["requestId"] = Raw(request_id_in(bytes(members["requestId"])))
+        far_id = bytes(members["requestId"])
+        if (number := _number_in(far_id)) is not None and number < first:
+            return None
+        members["requestId"] = Raw(request_id_in(far_id))
     return members
 
 
@@ -168,6 +174,12 @@ def request_id_for(number: int, request_id: bytes | None) -> bytes:
     if request_id[:1] == b'"':
         return b'"%d-s%b' % (number, request_id[1:])
     return b'"%d-n%b"' % (number, request_id)
+
+
+def _number_in(far_id: bytes) -> int | None:
+    """Return the number in an id that `request_id_for` has made. Return None for another id."""
+    found = _FAR_ID.match(far_id)
+    return None if found is None else int(found[1])
 
 
 def request_id_in(far_id: bytes) -> bytes:

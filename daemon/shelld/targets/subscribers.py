@@ -92,6 +92,11 @@ class Subscribers:
         """Forget a subscription that the client has ended, or whose last event has come."""
         self._kept.pop(subscription, None)
 
+    def forget_all(self) -> None:
+        """Forget all subscriptions, because another client has taken the place of the last one."""
+        self._kept.clear()
+        self._early.clear()
+
     def note_event(self, method: str, params: bytes) -> None:
         """Forget a subscription if this notification is its last event.
 
