@@ -267,10 +267,12 @@ def inexpressible(what: str, hint: str) -> RpcError:
     return RpcError(ErrorKind.UNAVAILABLE, message, data)
 
 
-def shutting_down(bash_id: str | None = None) -> RpcError:
+def shutting_down(bash_id: str | None = None, subscription: str | None = None) -> RpcError:
     """Return the error of a request that the daemon refuses or ends because it stops.
 
-    `bash_id` is the shell that the request has started, if any.
+    `bash_id` is the shell that the request has started, if any. `subscription` is the subscription
+    that it has begun.
     """
-    data = {} if bash_id is None else {"bash_id": bash_id}
+    named = {"bash_id": bash_id, "subscription": subscription}
+    data = {name: value for name, value in named.items() if value is not None}
     return RpcError(ErrorKind.SHUTTING_DOWN, "The daemon is shutting down", data)

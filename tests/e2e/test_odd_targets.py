@@ -48,12 +48,16 @@ def hub() -> Iterator[RawDaemon]:
         assert daemon.call("ping") == {}
 
 
+def add_target(hub: RawDaemon, name: str, expression: str) -> None:
+    peer = _PEER.replace("PROTOCOL", str(PROTOCOL))
+    hub.call("add_target", {"name": name, "argv": [sys.executable, "-c", peer, expression]})
+
+
 def request(hub: RawDaemon, name: str, expression: str, method: str = "bash") -> Any:
     """Add a target, send it a request, and return the answer. Fail if the daemon sends an invalid
     message.
     """
-    peer = _PEER.replace("PROTOCOL", str(PROTOCOL))
-    hub.call("add_target", {"name": name, "argv": [sys.executable, "-c", peer, expression]})
+    add_target(hub, name, expression)
     params = {"target": name, **({"command": "true"} if method == "bash" else {})}
     return hub.answer(hub.request(method, params))
 
@@ -101,6 +105,20 @@ def test_invalid_id_of_a_request_in_an_event_is_null(hub: RawDaemon, own: str) -
     assert request(hub, name, f"{event} + answer(i, b'{{}}')")["result"] == {}
     [found] = [each for each in hub.unclaimed if each["params"]["subscription"] == f"{name}:s"]
     assert found["params"]["requestId"] is None
+
+
+def test_reader_learns_that_no_event_follows_the_error_of_a_command(hub: RawDaemon) -> None:
+    data = '{"kind":"timeout","bash_id":"shell_1","subscription":"sub_1"}'
+    error = f'{{"code":1001,"message":"Command timed out","data":{data}}}'
+    answer = f"""b'{{"jsonrpc":"2.0","id":%b,"error":{error}}}\\n' % i"""
+    add_target(hub, "dead", f"(out({answer}), os._exit(0))")
+    params = {"command": "sleep 2", "target": "dead", "notify": ["output", "exit"]}
+    hub.forget_answers()
+    call = hub.request("bash", params)
+    assert hub.answer(call)["error"]["data"]["subscription"] == "dead:sub_1"
+    lost = hub.receive()
+    assert (lost["method"], lost["params"]["requestId"]) == ("shell/lost", call)
+    assert lost["params"]["subscription"] == "dead:sub_1"
 
 
 def test_text_without_end_between_messages_cuts_the_connection(hub: RawDaemon) -> None:

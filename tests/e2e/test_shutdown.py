@@ -190,7 +190,7 @@ def test_long_last_answer_reaches_slow_reader() -> None:
 def test_requests_that_do_not_end_are_refused(end: str) -> None:
     with raw_daemon() as daemon:
         waiting = daemon.background("sleep 300")
-        daemon.request("bash", {"command": STUBBORN}, 1)
+        daemon.request("bash", {"command": STUBBORN, "notify": ["leftover"]}, 1)
         daemon.request("bash_output", {"bash_id": waiting, "wait": 600_000}, 2)
         daemon.send(
             [
@@ -206,8 +206,9 @@ def test_requests_that_do_not_end_are_refused(end: str) -> None:
         for request_id in (1, 2):
             error = daemon.answer(request_id)["error"]
             assert (error["code"], error["data"]["kind"]) == (1006, "shutting_down")
-            # Only request 1 has started a shell.
+            # Only request 1 has started a shell and a subscription.
             assert ("bash_id" in error["data"]) == (request_id == 1)
+            assert error["data"].get("subscription") == ("sub_1" if request_id == 1 else None)
         batch = daemon.receive()
         assert [answer["id"] for answer in batch] == [3, 4]
         assert batch[0]["error"]["code"] == 1006

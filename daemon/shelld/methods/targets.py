@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from msgspec import Raw
@@ -20,7 +20,14 @@ from shelld.methods.here import check_is_here
 from shelld.targets.naming import ID_PARAMS, Members, as_raw, named_result, split, text_of
 from shelld.targets.targets import Target, was_not_started
 from shelld_protocol.encoding import encode
-from shelld_protocol.errors import ErrorKind, RpcError, invalid_params, target_lost, unknown_target
+from shelld_protocol.errors import (
+    ErrorKind,
+    PassedOnError,
+    RpcError,
+    invalid_params,
+    target_lost,
+    unknown_target,
+)
 from shelld_protocol.parameters import parameters_of
 from shelld_protocol.params import members_of
 from shelld_protocol.structs import DEFAULT_SESSION, Params
@@ -32,6 +39,9 @@ from shelld_protocol.target_methods import (
     RemoveTargetParams,
     RemoveTargetResult,
 )
+
+if TYPE_CHECKING:
+    from shelld.targets.link import Link
 
 # The methods that begin to use their `session`. From then on, the session belongs to this daemon or
 # to one target.
@@ -171,6 +181,12 @@ async def _pass_on(context: RequestContext, method: str, target: Target, members
             context.ends_with_client = _ends_with_client(members)
         try:
             result = await link.answer(call)
+        except PassedOnError as error:
+            if method == "bash":
+                # If the command has run, its last events may come after the error.
+                begun = _begun_by(error, target.name)
+                await _note_events(context, link, method, members, begun)
+            raise
         finally:
             if call.error is not None and call.error.kind is ErrorKind.CANCELLED:
                 # The target's error may name survivors.
@@ -182,17 +198,33 @@ async def _pass_on(context: RequestContext, method: str, target: Target, members
     if method == "close_session" and session is not None:
         daemon.targets.forget_place(session)
     try:
-        if method == "subscribe" or "notify" in members:
-            notify = members.get("notify") if method == "bash" else None
-            link.subscribers.note(result, context.request_id, notify and bytes(notify))
-            await link.tell_subscribers()
-        elif method == "unsubscribe":
-            link.subscribers.forget(text_of(members.get("subscription")) or "")
+        await _note_events(context, link, method, members, result)
         return named_result(method, target.name, result)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         link.cut()
         message = f"Target {target.name} has sent an invalid result"
         raise target_lost(target.name, message, maybe_started=True, text="") from None
+
+
+async def _note_events(
+    context: RequestContext, link: Link, method: str, members: Members, result: bytes
+) -> None:
+    """Record the subscription that a request has begun, continued or ended.
+
+    Raises msgspec.DecodeError for a result of another form.
+    """
+    if method == "subscribe" or "notify" in members:
+        notify = members.get("notify") if method == "bash" else None
+        link.subscribers.note(result, context.request_id, notify and bytes(notify))
+        await link.tell_subscribers()
+    elif method == "unsubscribe":
+        link.subscribers.forget(text_of(members.get("subscription")) or "")
+
+
+def _begun_by(error: PassedOnError, target: str) -> bytes:
+    """Return the ids in an error of a target as the target has written them, in JSON."""
+    named = {name: error.data.get(name) for name in ("subscription", "bash_id")}
+    return encode({name: _without_target(raw, target) for name, raw in named.items() if raw})
 
 
 def _ends_with_client(members: Members) -> bool:

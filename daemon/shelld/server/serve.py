@@ -491,5 +491,6 @@ def _answer_at_stop(entry: InFlight) -> bytes:
     result, shell = entry.context.result_at_stop, entry.context.command
     if result is None:
         # Add the id of the shell, so that the client knows that output and the exit may follow.
-        return encode_error(entry.raw_id, shutting_down(None if shell is None else shell.id))
+        bash_id = None if shell is None else shell.id
+        return encode_error(entry.raw_id, shutting_down(bash_id, entry.context.subscription))
     return encode_result(entry.raw_id, result)
