@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from shelld_protocol.about import PROTOCOL
-from support import RawDaemon, raw_daemon
+from support import Json, RawDaemon, raw_daemon
 
 pytestmark = pytest.mark.slow
 
@@ -119,6 +119,38 @@ def test_reader_learns_that_no_event_follows_the_error_of_a_command(hub: RawDaem
     lost = hub.receive()
     assert (lost["method"], lost["params"]["requestId"]) == ("shell/lost", call)
     assert lost["params"]["subscription"] == "dead:sub_1"
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "result", "undo"),
+    [
+        (
+            "bash",
+            {"command": "true", "run_in_background": True},
+            '{"bash_id":"far","status":"running"}',
+            {"shell_id": "far"},
+        ),
+        ("subscribe", {"events": ["exit"]}, '{"subscription":"far"}', {"subscription": "far"}),
+    ],
+)
+def test_request_that_succeeds_although_it_was_cancelled_is_undone(
+    hub: RawDaemon, method: str, params: Json, result: str, undo: Json
+) -> None:
+    def event(name: str) -> str:
+        params = '{"subscription":"far"}'
+        return f"""b'{{"jsonrpc":"2.0","method":"shell/{name}","params":{params}}}\\n'"""
+
+    # The target answers when the cancellation has come.
+    late = f"out({event('begun')}) or sys.stdin.buffer.readline() and answer(i, b'{result}')"
+    undone = f"{event('undone')} + answer(i, b'{{}}')"
+    name = f"late-{method}"
+    add_target(hub, name, f"{undone} if message['params'] == {undo} else {late}")
+    hub.forget_answers()
+    call = hub.request(method, {"target": name, **params})
+    assert hub.receive()["method"] == "shell/begun"
+    hub.notify("$/cancelRequest", {"id": call})
+    assert hub.receive()["method"] == "shell/undone"
+    assert hub.answer(call)["error"]["code"] == -32800
 
 
 def test_text_without_end_between_messages_cuts_the_connection(hub: RawDaemon) -> None:

@@ -8,10 +8,11 @@ is at a target.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+import anyio
 import msgspec
 from msgspec import Raw
 
@@ -19,7 +20,7 @@ from shelld.methods.context import PassedOn, RequestContext
 from shelld.methods.here import check_is_here
 from shelld.targets.naming import ID_PARAMS, Members, as_raw, named_result, split, text_of
 from shelld.targets.targets import Target, was_not_started
-from shelld_protocol.encoding import encode
+from shelld_protocol.encoding import decode, encode
 from shelld_protocol.errors import (
     ErrorKind,
     PassedOnError,
@@ -50,6 +51,17 @@ _USING: Final = frozenset({"bash", "configure_session"})
 _MAX_DIGITS: Final = 64
 
 Divert = Callable[[RequestContext, bytes], Awaitable[Any] | None]
+
+
+class _Begun(msgspec.Struct):
+    """The members of a result that name what the request has begun."""
+
+    bash_id: str = ""
+    status: str = ""
+    subscription: str | None = None
+
+
+_begun: Final = msgspec.json.Decoder(_Begun)
 
 
 async def add_target(context: RequestContext, params: AddTargetParams) -> AddTargetResult:
@@ -181,6 +193,11 @@ async def _pass_on(context: RequestContext, method: str, target: Target, members
             context.ends_with_client = _ends_with_client(members)
         try:
             result = await link.answer(call)
+        except anyio.get_cancelled_exc_class():
+            if call.result is not None and not call.is_left:
+                # The cancellation has come too late for the target.
+                await _undo(link, method, members, call.result)
+            raise
         except PassedOnError as error:
             if method == "bash":
                 # If the command has run, its last events may come after the error.
@@ -204,6 +221,25 @@ async def _pass_on(context: RequestContext, method: str, target: Target, members
         link.cut()
         message = f"Target {target.name} has sent an invalid result"
         raise target_lost(target.name, message, maybe_started=True, text="") from None
+
+
+async def _undo(link: Link, method: str, members: Members, result: bytes) -> None:
+    """End what a request has begun at a target, because its client will not learn of it.
+
+    Leaves a command with an idempotency key, which the client can find again.
+    """
+    try:
+        begun = decode(result, _begun)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return
+    params: Mapping[str, str | None]
+    if method == "bash" and begun.status == "running" and "idempotency_key" not in members:
+        undo, params = "kill_shell", {"shell_id": begun.bash_id}
+    elif method == "subscribe" and "subscription" not in members:
+        undo, params = "unsubscribe", {"subscription": begun.subscription}
+    else:
+        return
+    await link.undo(undo, encode(params))
 
 
 async def _note_events(

@@ -57,7 +57,7 @@ CONNECT_S: Final = 60.0
 # as lost. A target that is short of memory may need half a minute for an answer.
 PING_S: Final = 15.0
 SILENCE_S: Final = 60.0
-# How long to wait for the answer to a request that was cancelled.
+# How long to wait for the answer to a request that was cancelled, and until its effect is undone.
 CANCEL_S: Final = 3.0
 # How long to wait for a target to end after it was asked to. Its stop takes up to 5 s.
 END_S: Final = 6.0
@@ -196,6 +196,16 @@ class Link:
         if call.error is not None:
             raise call.error
         return call.result or b"null"
+
+    async def undo(self, method: str, params: bytes) -> None:
+        """Undo the effect of a cancelled call with another request.
+
+        No cancellation interrupts this. Waits up to CANCEL_S seconds for the answer.
+        """
+        if self._over.is_set():
+            return
+        with anyio.move_on_after(CANCEL_S, shield=True), suppress(RpcError):
+            await self.answer(self.begin(method, params, None))
 
     def _cancel(self, call: Call) -> None:
         """Cancel a request at the target, or forget the request if no byte of it was sent."""
