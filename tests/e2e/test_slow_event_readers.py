@@ -92,6 +92,29 @@ def test_output_events_go_on_after_skipped_output(impatient: RawDaemon, tmp_path
     assert found[-1]["bash_id"] == bash_id
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("last", ["last", "last\\n"])
+def test_client_that_has_read_learns_of_all_output(
+    impatient: RawDaemon, tmp_path: Path, last: str
+) -> None:
+    subscribe(impatient, "output", "exit", interval_ms=0)
+    done = tmp_path / "done"
+    lines = "yes 0123456789 | head -n 727272"
+    # After the last output, the command writes nothing more.
+    bash_id = impatient.background(f"{lines}; printf '{last}'; touch {done}; sleep 300")
+    wait_for(done.exists)
+    found = [next_event(impatient)]
+    size = 727_272 * 11 + len(last.replace("\\n", "\n"))
+    while found[-1]["end"] < size:
+        found.append(next_event(impatient))
+    assert found[-1]["skipped"] > 0
+    impatient.call("kill_shell", {"shell_id": bash_id, "grace": 0})
+    found += events_to(impatient, "exited")
+    assert_continuous(found)
+    skips = [each["skipped"] for each in found if each["method"] == "output"]
+    assert sum(skips) == found[-1]["skipped"]
+
+
 def test_journal_for_a_slow_client_skips_text_but_no_event(
     impatient: RawDaemon, tmp_path: Path
 ) -> None:

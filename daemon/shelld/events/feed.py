@@ -23,7 +23,7 @@ from shelld.events.subscription import Subscription
 from shelld.output.escapes import MAX_SEQUENCE_BYTES, whole_units
 from shelld.output.retention import OutputStream, StreamName
 from shelld.output.store import StreamStore
-from shelld.output.text import read_text, whole_lines
+from shelld.output.text import Piece, read_text, whole_lines
 from shelld.process import faults
 from shelld.shells.manager import Manager
 from shelld.shells.shell import Shell
@@ -36,6 +36,8 @@ from shelld_protocol.event_methods import (
 # The time for which followers may go on after the end of a command, for example to see its last
 # screen.
 LAST_LOOKS_S: Final = 1.0
+# The pause before another attempt to tell a slow client that output was skipped.
+_SLOW_PAUSE_S: Final = 0.1
 # How many bytes of output are sent before other tasks can run. This is two milliseconds of work.
 # The event loop must also read the output of a command that writes at full speed, not only send it.
 _TURN_BYTES: Final = 512 * 1024
@@ -148,7 +150,7 @@ class Feed:
             await shell.wait_until(lambda: self._has_ended)
             return
         while True:
-            await shell.wait_until(lambda: self._has_ended or shell.output.written != self._seen)
+            await self._wait_for_output()
             has_ended, before = self._has_ended, dict(self._positions)
             await self.send_output(is_last=has_ended)
             if has_ended:
@@ -163,6 +165,20 @@ class Feed:
                 )
             await checkpoint()
 
+    async def _wait_for_output(self) -> None:
+        """Wait for output, for the end, or for a client that can now learn of skipped output."""
+        shell = self.shell
+
+        def has_news() -> bool:
+            return self._has_ended or shell.output.written != self._seen
+
+        while any(self._skipped.values()) and not has_news():
+            with anyio.move_on_after(_SLOW_PAUSE_S):
+                await shell.wait_until(has_news)
+            if self.subscription.has_room:
+                return
+        await shell.wait_until(has_news)
+
     async def send_output(self, *, is_last: bool = False) -> None:
         """Send all output that was written so far. If the client is slow, skip this output.
 
@@ -176,50 +192,68 @@ class Feed:
             shell = self.shell
             final = shell.output_is_complete
             self._seen = shell.output.written
-            for name, stream in self._streams.items():
-                # Output that arrives during this call is for the next call.
-                stop = stream.store.written
-                turn_ends = self._positions[name] + _TURN_BYTES
-                while self._positions[name] < stop and await self._send_from(
-                    name, stop, final=final, is_last=is_last
-                ):
-                    if self._positions[name] >= turn_ends:
-                        turn_ends = self._positions[name] + _TURN_BYTES
-                        await checkpoint()
+            for name in self._streams:
+                await self._send_stream(name, final=final, is_last=is_last)
 
-    async def _send_from(self, name: StreamName, stop: int, *, final: bool, is_last: bool) -> bool:
-        """Send the next part of a stream, or skip output up to `stop`. Return whether a part was
-        sent.
-        """
-        store, start, strip = self._streams[name].store, self._positions[name], self._options.strip
-        max_bytes = self._options.max_bytes
+    async def _send_stream(self, name: StreamName, *, final: bool, is_last: bool) -> None:
+        # Output that arrives during this call is for the next call.
+        stop = self._streams[name].store.written
+        turn_ends = self._positions[name] + _TURN_BYTES
+        # The event about the end tells how much was skipped in all.
+        while self._positions[name] < stop or (self._skipped[name] and not is_last):
+            if not await self._may_send(stop - self._positions[name]):
+                self._skip(name, stop, is_last=is_last)
+                return
+            if not self._send_from(name, stop, final=final):
+                if self._skipped[name] and not is_last:
+                    # No whole unit is left, so this event has no text.
+                    self._publish_output(
+                        name, Piece("", self._positions[name], 0), stop, final=final
+                    )
+                return
+            if self._positions[name] >= turn_ends:
+                turn_ends = self._positions[name] + _TURN_BYTES
+                await checkpoint()
+
+    async def _may_send(self, size: int) -> bool:
+        """Return whether the next `size` bytes of a stream are sent, not skipped."""
         has_room = await self.subscription.wait_for_room()
-        if not has_room or (self.subscription.is_hurried and stop - start > max_bytes):
-            end = stop if is_last else _newest_line(store, start, stop)
-            self._positions[name] = end
-            self._skipped[name] += end - start
-            self._skipped_in_all += end - start
-            return False
-        piece = read_text(store, start, stop, max_bytes, strip=strip, final=final)
+        return has_room and not (self.subscription.is_hurried and size > self._options.max_bytes)
+
+    def _skip(self, name: StreamName, stop: int, *, is_last: bool) -> None:
+        """Skip the next part of a stream up to `stop`, but not the beginning of a line."""
+        start = self._positions[name]
+        end = stop if is_last else _newest_line(self._streams[name].store, start, stop)
+        self._positions[name] = end
+        self._skipped[name] += end - start
+        self._skipped_in_all += end - start
+
+    def _send_from(self, name: StreamName, stop: int, *, final: bool) -> bool:
+        """Send the next part of a stream up to `stop`. Return False if it has no whole unit."""
+        store, start, strip = self._streams[name].store, self._positions[name], self._options.strip
+        piece = read_text(store, start, stop, self._options.max_bytes, strip=strip, final=final)
         if piece.end == start:
             return False
+        self._publish_output(name, piece, stop, final=final)
+        return True
+
+    def _publish_output(self, name: StreamName, piece: Piece, stop: int, *, final: bool) -> None:
         entry = OutputEntry(
             self.shell.id,
             self.shell.session,
             name,
-            store,
-            start,
+            self._streams[name].store,
+            self._positions[name],
             piece.end,
             self._skipped[name],
-            strip,
+            self._options.strip,
             stop,
-            max_bytes,
+            self._options.max_bytes,
             final,
         )
         make = partial(entry.with_text, text=piece.text, dropped=piece.dropped)
         self.subscription.publish(entry, make)
         self._positions[name], self._skipped[name] = piece.end, 0
-        return True
 
     # -- everything else --------------------------------------------------------------------
 

@@ -158,6 +158,11 @@ class Subscription:
 
     # -- room -------------------------------------------------------------------------------
 
+    @property
+    def has_room(self) -> bool:
+        """Whether output would be sent now, without a wait for the client."""
+        return self._recipient.backlog < MAX_QUEUED_BYTES
+
     async def wait_for_room(self) -> bool:
         """Wait until the client can take more output, unless the client is known to be slow. Return
         whether the client can take more output.
