@@ -132,6 +132,13 @@ def test_read_with_a_time_limit_is_not_blocking(
     assert prompt["blocking"] is blocking
 
 
+def test_prompt_beside_output_that_does_not_stop_is_found(daemon: RawDaemon) -> None:
+    program = "import select\nwhile not select.select([0], [], [], 0.05)[0]: pass"
+    command = f"while echo tick; do sleep 0.03; done & exec python3 -c '{program}'"
+    read = until_prompt(daemon, daemon.background(command, tty=True))
+    assert (read["reached"], read["prompt"]["program"]) == ("prompt", "python3")
+
+
 def test_open_stdin_has_no_modes(daemon: RawDaemon) -> None:
     bash_id = daemon.background("cat", open_stdin=True)
     prompt = until_prompt(daemon, bash_id)["prompt"]

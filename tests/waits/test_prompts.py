@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from types import SimpleNamespace
@@ -9,6 +10,7 @@ from typing import Any
 
 import anyio
 import pytest
+from anyio import wait_all_tasks_blocked
 
 from shelld.eventloop.turns import Turns
 from shelld.inspection import input_reader
@@ -88,6 +90,46 @@ async def test_question_under_way_is_part_of_its_prompt(
     assert found is not None
     assert found.text == "Name? Really?"
     assert shell.stdout.store.written == 14
+
+
+def write_line(shell: Shell) -> None:
+    shell.output.append(shell.stdout, b"line\n")
+    shell.notify()
+
+
+async def test_first_output_after_a_silence_is_not_looked_at_at_once(
+    monkeypatch: pytest.MonkeyPatch, shell: Shell
+) -> None:
+    # The prompt would be that of a program that waits only a moment, for its terminal to answer.
+    silent = anyio.Event()
+    found: list[Prompt | None] = []
+
+    def look(_shell: Shell) -> None:
+        silent.set()
+
+    def takes_input(_shell: Shell) -> bool:
+        return True
+
+    monkeypatch.setattr(prompts, "settled_prompt_of", look)
+    monkeypatch.setattr(prompts, "takes_input", takes_input)
+    monkeypatch.setattr(prompts, "LOOK_ANYWAY_S", 0.0)
+    started_ago(0.1, shell, monkeypatch)
+
+    async def wait() -> None:
+        found.append(await wait_for_prompt(shell, math.inf, Pauses(Turns())))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(wait)
+        await silent.wait()
+        await wait_all_tasks_blocked()
+        write_line(shell)
+        await wait_all_tasks_blocked()
+        assert found == []
+        with anyio.fail_after(60):
+            while not found:
+                write_line(shell)
+                await wait_all_tasks_blocked()
+        assert found == [PROMPT]
 
 
 def started_ago(seconds: float, shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -244,19 +244,25 @@ async def wait_for_prompt(shell: Shell, give_up_at: float, pauses: Pauses) -> Pr
 
     `give_up_at` is a time of the event loop's clock. If this time has passed, look once.
     """
-    looked_at = anyio.current_time()
+    # The time from which the output did not stop. It is None while the command is silent.
+    flows_from: float | None = anyio.current_time()
     while takes_input(shell):
         if (now := anyio.current_time()) >= give_up_at:
             return state_of(shell).prompt
         # The deadline also ends the wait for a turn.
         with anyio.CancelScope(deadline=give_up_at):
             if not await shell.wait_for_news(now + pauses.next(shell)):
+                # If the silence is shorter, no prompt with a time limit can be settled.
+                is_silent = shell.silent_s >= _TIMER_MS / 1000
                 found = await pauses.look(settled_prompt_of, shell)
                 if found is not None and is_settled(found):
                     return found
-            elif anyio.current_time() - looked_at > LOOK_ANYWAY_S:
+                flows_from = None if is_silent else flows_from
+            elif flows_from is None:
+                flows_from = anyio.current_time()
+            elif anyio.current_time() - flows_from > LOOK_ANYWAY_S:
                 # The output does not stop, but a silent process of the command may wait for input.
-                looked_at = anyio.current_time()
+                flows_from = anyio.current_time()
                 if (found := await pauses.look(prompt_of, shell)) is not None:
                     return found
     return None
