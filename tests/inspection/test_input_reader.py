@@ -191,17 +191,18 @@ def test_modes_of_a_hidden_relay_tell_nothing() -> None:
     ("modes", "silent_s", "is_likely"),
     [(KEYS, LONG_S, True), (KEYS, SHORT_S, False), (LINES, LONG_S, False)],
 )
+@pytest.mark.parametrize("name", ["ssh", "picocom", "qemu-system-x86_64"])
 def test_program_with_a_far_end_is_likely_at_best(
-    tmp_path: Path, modes: Modes, silent_s: float, is_likely: bool
+    tmp_path: Path, name: str, modes: Modes, silent_s: float, is_likely: bool
 ) -> None:
-    remote = tmp_path / "ssh"
+    remote = tmp_path / name
     remote.symlink_to(sys.executable)
     wait = "import select; select.select([0], [], [])"
     with on_terminal(str(remote), "-S", "-c", wait) as (pid, source):
         wait_for(
             lambda: find(pid, source, KEYS, LONG_S) is not None, "the program to wait for input"
         )
-        expected = Found(pid, "ssh", is_blocking=True, is_proved=False)
+        expected = Found(pid, name[:15], is_blocking=True, is_proved=False)
         assert find(pid, source, modes, silent_s) == (expected if is_likely else None)
 
 

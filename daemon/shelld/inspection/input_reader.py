@@ -38,8 +38,12 @@ _REMOTE: Final = frozenset(
         *("nc", "ncat", "netcat", "adb", "session-manager"),
         *("docker", "docker-compose", "podman", "nerdctl", "ctr", "crictl", "kubectl"),
         *("machinectl", "lxc", "incus", "virsh", "dtach", "abduco"),
+        # These programs pass keys on to a virtual machine, or to a machine on a serial line.
+        *("qemu-kvm", "firecracker", "picocom", "minicom", "tio", "cu"),
     }
 )
+# The names of the emulators of all kinds of machines begin with this.
+_EMULATOR: Final = "qemu-system-"
 # These programs pass their input on to another machine once they have a connection. Before they
 # have a connection, they ask for input themselves, or pass it on to programs of this machine.
 _REMOTE_IF_CONNECTED: Final = frozenset({"telnet", "socat", "websocat", "openssl", "busybox"})
@@ -179,10 +183,18 @@ def _reader(members: list[Member], target: InputState, budget: _Budget) -> Found
                 is_sure = not passed.is_uncertain and source not in beside
                 has_else = not is_only_read and _has_far_end(member, budget)
                 is_blocking = is_sure and not (wait.has_limit or is_timed or has_else)
-                is_remote = program in _REMOTE or (has_else and program in _REMOTE_IF_CONNECTED)
+                is_remote = _is_remote(program, has_far_end=has_else)
                 is_proved = is_sure and (is_only_read or not is_remote)
                 return Found(member.pid, program, is_blocking, is_proved)
     return None
+
+
+def _is_remote(program: str, *, has_far_end: bool) -> bool:
+    """Return whether the name of a program says that it passes its input on to a program that the
+    daemon cannot see.
+    """
+    is_emulator = program.startswith(_EMULATOR)
+    return is_emulator or program in _REMOTE or (has_far_end and program in _REMOTE_IF_CONNECTED)
 
 
 def _has_far_end(member: Member, budget: _Budget) -> bool:
