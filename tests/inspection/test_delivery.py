@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from shelld.inspection.delivery import Hop, is_on_its_way, wait_on
+from shelld.inspection.delivery import Hop, has_unread_output, is_on_its_way, wait_on
+from shelld.inspection.kernel import TERMINAL_MASTER
 from shelld.inspection.member import Member, look_at
 from shelld.terminals.pty import Size, open_pty
 from shelld.terminals.source import Source
@@ -72,3 +74,29 @@ def test_relay_that_has_woken_up_may_have_input() -> None:
             assert not is_on_its_way([relay, last])
             os.write(master, b"text\n")
             wait_for(lambda: is_on_its_way([relay, last]), "the end of the relay")
+
+
+def test_output_that_a_relay_has_not_read_is_on_its_way() -> None:
+    pty = open_pty(Size(24, 80))
+    # This relay sleeps again although there is output, as every relay does for a moment.
+    code = (
+        "import select; e = select.epoll();"
+        f" e.register({pty.master}, select.EPOLLIN | select.EPOLLET)\nwhile True: e.poll()"
+    )
+    try:
+        with subprocess.Popen([sys.executable, "-c", code], pass_fds=[pty.master]) as relay:
+            try:
+                wait_for(lambda: (TERMINAL_MASTER,) in (seen(relay.pid).reads or {}), "the relay")
+                source = Source(None, (os.fstat(pty.slave).st_rdev,))
+                members = [seen(relay.pid)]
+                hops = [Hop(each, source) for each in members * 2]
+                assert not has_unread_output(hops, members)
+                os.write(pty.slave, b"Name? ")
+                assert has_unread_output(hops, members)
+                os.read(pty.master, 99)
+                wait_for(lambda: not has_unread_output(hops, members), "the relay to sleep again")
+            finally:
+                relay.kill()
+    finally:
+        for descriptor in pty:
+            os.close(descriptor)

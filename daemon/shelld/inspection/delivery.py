@@ -1,13 +1,15 @@
-"""Finds out whether input is still on its way to a program behind relays.
+"""Finds out whether input is still on its way to a program behind relays, or output from it.
 
 Bytes that a relay writes to a terminal arrive a moment later. During this moment, the relay sleeps
 again already, and the program that will get the bytes still sleeps in its read. So both seem to
-wait for input.
+wait for input. In the same way, a program that has asked sleeps already, and the relay that will
+pass on the question still sleeps.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import os
 import select
@@ -15,12 +17,14 @@ import stat
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from shelld.inspection.kernel import can_end
+from shelld.inspection.kernel import TERMINAL_MASTER, can_end, inner_terminal
 from shelld.inspection.member import Member, look_at
 from shelld.inspection.waiting_calls import Wait
 from shelld.terminals.source import Source
 
 _STANDARD: Final = (0, 1, 2)
+# The number of this call is the same on all machines. The call needs the rights of a debugger.
+_PIDFD_GETFD: Final = 438
 _OPEN: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
@@ -71,6 +75,63 @@ def is_on_its_way(hops: Sequence[Hop]) -> bool:
             if wait_on(now, source) is not None:
                 continue
         return True
+    return False
+
+
+def has_unread_output(hops: Sequence[Hop], members: Sequence[Member]) -> bool:
+    """Return whether output is still on its way from the last of `hops` to the first.
+
+    The last of the hops sleeps, so it has written all of its output. If, after that, a relay has
+    nothing to read from the terminal behind it, and sleeps, it has passed on this output.
+    """
+    for hop in reversed(hops[1:]):
+        for member in members:
+            descriptor = _master_of(member, hop.source)
+            if descriptor is None:
+                continue
+            if _is_readable(member.pid, descriptor, hop.source):
+                return True
+            with contextlib.suppress(OSError, ValueError):
+                now = look_at(member.pid, lambda: False, with_reads=True, known=None)
+                if _master_of(now, hop.source) is not None:
+                    continue
+            return True
+    return False
+
+
+def _master_of(member: Member, source: Source) -> int | None:
+    """Return the descriptor of the master side of a terminal if a process waits to read it."""
+    for wait, descriptor in (member.reads or {}).get((TERMINAL_MASTER,), ()):
+        with contextlib.suppress(OSError):
+            if (inner_terminal(wait.place, descriptor),) == source.file:
+                return descriptor
+    return None
+
+
+def _is_readable(pid: int, descriptor: int, source: Source) -> bool:
+    """Return whether the master side of a terminal has something to read. Return False if this
+    cannot be seen.
+
+    The kernel first passes on all bytes that are on their way. Only after that, it can answer that
+    there is nothing to read.
+    """
+    with contextlib.suppress(OSError):
+        process = os.pidfd_open(pid)
+        try:
+            # To open the descriptor by its path in /proc would make a new terminal.
+            copy = ctypes.CDLL(None).syscall(_PIDFD_GETFD, process, descriptor, 0)
+        finally:
+            os.close(process)
+        if copy < 0:
+            return False
+        try:
+            if (inner_terminal("/proc/self", copy),) != source.file:
+                return False
+            ready = select.poll()
+            ready.register(copy, select.POLLIN)
+            return any(events & select.POLLIN for _, events in ready.poll(0))
+        finally:
+            os.close(copy)
     return False
 
 

@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from shelld.inspection.delivery import Hop, is_on_its_way, wait_on
+from shelld.inspection.delivery import Hop, has_unread_output, is_on_its_way, wait_on
 from shelld.inspection.kernel import Process, name_of, network_sockets
 from shelld.inspection.member import Member, look_at
 from shelld.inspection.members import members
@@ -176,7 +176,7 @@ def _reader(members: list[Member], target: InputState, budget: _Budget) -> Found
             seen.update(passed.inner)
             beside.update(passed.inner if len(passed.inner) > 1 else ())
             if not passed.inner:
-                if len(hops) > 1 and is_on_its_way(hops):
+                if len(hops) > 1 and (is_on_its_way(hops) or has_unread_output(hops, members)):
                     return None
                 program = name_of(member.pid)
                 is_timed = wait.is_read and target.read_has_limit and source == target.source
