@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
+from functools import partial
 from typing import Any
 
 import anyio
@@ -16,11 +18,13 @@ from served import (
     served,
 )
 from shelld.eventloop.workers import Workers
+from shelld.methods.context import RequestContext
 from shelld.process import faults
 from shelld.server.request_reader import MAX_READ_FAULTS, MAX_READ_SHORTAGES, READ_PAUSE_S
 from shelld.server.serve import Server
 from shelld_protocol.framing import FrameError, FrameReader
 from shelld_protocol.jsonrpc import decode_message
+from shelld_protocol.structs import NoParams
 
 
 async def test_a_reader_that_fails_loses_no_message(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,6 +145,32 @@ async def test_message_failing_in_server_is_answered(
         error = {"code": -32603, "message": "Internal error", "data": {"kind": "internal_error"}}
         assert await peer.receive() == {"jsonrpc": "2.0", "id": 1, "error": error}
         assert (await peer.receive())["id"] == 2
+
+
+async def test_no_member_runs_of_a_batch_that_is_refused_for_lack_of_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bodies: list[str] = []
+
+    async def note(_context: RequestContext, _params: NoParams) -> None:
+        bodies.append("run")
+
+    calls = itertools.count(1)
+
+    def partial_once(function: Any, *args: Any) -> Any:
+        if next(calls) > 1:
+            raise MemoryError
+        return partial(function, *args)
+
+    async with served(large=note) as peer:
+        monkeypatch.setattr("shelld.server.serve.partial", partial_once)
+        peer.send([request("large", 1), request("large", 2)])
+        refused = await peer.receive()
+        assert (refused["id"], refused["error"]["data"]["kind"]) == (None, "resource_exhausted")
+        monkeypatch.undo()
+        peer.send(request("nothing", 3))
+        assert (await peer.receive())["id"] == 3
+    assert bodies == []
 
 
 async def test_request_failing_in_server_is_answered(

@@ -182,8 +182,13 @@ class Server:
         if isinstance(message, Batch):
             ids = [getattr(member, "id", None) for member in message.members]
             batch = BatchReply(ids, self._write)
-            for position, member in enumerate(message.members):
-                self._members.append((member, partial(batch.take, position), batch))
+            try:
+                for position, member in enumerate(message.members):
+                    self._members.append((member, partial(batch.take, position), batch))
+            except BaseException:
+                # One error answers the whole batch, so none of its members may run.
+                self._members.clear()
+                raise
         else:
             self._accept(message, self._write)
 
