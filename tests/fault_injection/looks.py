@@ -86,6 +86,8 @@ class Looks(Asker):
         steps: tuple[Callable[[], object], ...] = (
             lambda: self._reach(shell, "prompt"),
             lambda: self._write(shell, "^typed 2", text="echo typed $((1+1))\n"),
+            # Otherwise, bash could write its prompt after the echo of the next line.
+            lambda: self._reach(shell, "prompt"),
             lambda: self._write(shell, text="echo ä\u0301漢 \x1b[D\x08x\x15wrong\x17echo"),
             lambda: self._write(shell, "^kept", keys=["Space", "k", "e", "p", "t", "Enter"]),
             lambda: self._write(shell, text="for i in 1 2\n"),
