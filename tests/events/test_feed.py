@@ -53,6 +53,9 @@ class Client:
     async def wait_until_read(self) -> None:
         assert self.backlog, "it has read everything"
 
+    async def wait_for_room(self, size: int) -> None:
+        raise NotImplementedError
+
 
 class SlowClient(Client):
     def __init__(self) -> None:
@@ -62,6 +65,27 @@ class SlowClient(Client):
     async def wait_until_read(self) -> None:
         self.is_waited_for.set()
         await anyio.sleep_forever()
+
+
+class BusyClient(Client):
+    """A client that is known to be slow, and reads when `read` is called."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.backlog = MAX_QUEUED_BYTES
+        self.is_waited_for, self._has_room = anyio.Event(), anyio.Event()
+
+    async def wait_until_read(self) -> None:
+        pass
+
+    async def wait_for_room(self, size: int) -> None:
+        assert size == MAX_QUEUED_BYTES
+        self.is_waited_for.set()
+        await self._has_room.wait()
+
+    def read(self) -> None:
+        self.backlog = MAX_QUEUED_BYTES - 1
+        self._has_room.set()
 
 
 def feed_of(shell: Shell, client: Client) -> Feed:
@@ -265,6 +289,26 @@ async def test_leftovers_that_end_before_the_exit_event_is_sent_are_reported() -
     assert isinstance(gone, LeftoverEvent)
     assert gone.leftover == []
     assert subscription.is_over
+
+
+async def test_feed_is_woken_once_a_slow_client_has_read() -> None:
+    shell, client = running_shell(), BusyClient()
+    feed = feed_of(shell, client)
+    async with anyio.create_task_group() as group:
+        group.start_soon(feed.run)
+        write(shell, "out\n")
+        # The feed does not look at the client again and again.
+        with anyio.fail_after(10):
+            await client.is_waited_for.wait()
+        client.read()
+        while not client.received:
+            await anyio.lowlevel.checkpoint()
+        end(shell)
+    told, last = client.received
+    assert isinstance(told, OutputEvent)
+    assert (told.text, told.start, told.end, told.skipped) == ("", 4, 4, 4)
+    assert isinstance(last, ExitEvent)
+    assert last.skipped == 4
 
 
 async def test_shell_is_retained_until_its_last_event_was_sent() -> None:

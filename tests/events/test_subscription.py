@@ -49,6 +49,9 @@ class Client:
         self.is_waited_for.set()
         await self.has_read.wait()
 
+    async def wait_for_room(self, size: int) -> None:
+        raise NotImplementedError
+
     def read(self) -> None:
         self.backlog = 0
         self.has_read.set()

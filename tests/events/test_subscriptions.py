@@ -47,6 +47,9 @@ class Client:
         self.is_waited_for.set()
         await self.has_read.wait()
 
+    async def wait_for_room(self, size: int) -> None:
+        raise NotImplementedError
+
 
 async def test_events_are_settled_once_the_replay_has_arrived() -> None:
     client = Client()

@@ -44,6 +44,9 @@ class Client:
     async def wait_until_read(self) -> None:
         await self._reads.wait()
 
+    async def wait_for_room(self, size: int) -> None:
+        raise NotImplementedError
+
     def read(self) -> None:
         """Read from now on."""
         self._reads.set()

@@ -36,8 +36,6 @@ from shelld_protocol.event_methods import (
 # The time for which followers may go on after the end of a command, for example to see its last
 # screen.
 LAST_LOOKS_S: Final = 1.0
-# The pause before another attempt to tell a slow client that output was skipped.
-_SLOW_PAUSE_S: Final = 0.1
 # How many bytes of output are sent before other tasks can run. This is two milliseconds of work.
 # The event loop must also read the output of a command that writes at full speed, not only send it.
 _TURN_BYTES: Final = 512 * 1024
@@ -172,12 +170,19 @@ class Feed:
         def has_news() -> bool:
             return self._has_ended or shell.output.written != self._seen
 
-        while any(self._skipped.values()) and not has_news():
-            with anyio.move_on_after(_SLOW_PAUSE_S):
-                await shell.wait_until(has_news)
-            if self.subscription.has_room:
-                return
-        await shell.wait_until(has_news)
+        if not any(self._skipped.values()) or self.subscription.is_hurried:
+            await shell.wait_until(has_news)
+            return
+        async with anyio.create_task_group() as tasks:
+
+            async def wait_for_client() -> None:
+                # Do not look at the client again and again, because thousands of feeds may wait.
+                await self.subscription.wait_until_slow_client_reads()
+                tasks.cancel_scope.cancel()
+
+            tasks.start_soon(wait_for_client)
+            await shell.wait_until(has_news)
+            tasks.cancel_scope.cancel()
 
     async def send_output(self, *, is_last: bool = False) -> None:
         """Send all output that was written so far. If the client is slow, skip this output.

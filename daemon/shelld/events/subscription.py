@@ -64,6 +64,10 @@ class Recipient(Protocol):
         """Wait until the client has read all events, or is gone."""
         ...
 
+    async def wait_for_room(self, size: int) -> None:
+        """Wait until the backlog is below `size`. All calls give one `size`."""
+        ...
+
 
 class _Nobody:
     """The recipient of a daemon without a client."""
@@ -74,6 +78,9 @@ class _Nobody:
         pass
 
     async def wait_until_read(self) -> None:
+        pass
+
+    async def wait_for_room(self, size: int) -> None:
         pass
 
 
@@ -158,10 +165,9 @@ class Subscription:
 
     # -- room -------------------------------------------------------------------------------
 
-    @property
-    def has_room(self) -> bool:
-        """Whether output would be sent now, without a wait for the client."""
-        return self._recipient.backlog < MAX_QUEUED_BYTES
+    async def wait_until_slow_client_reads(self) -> None:
+        """Wait until the client can take more output, however long that takes."""
+        await self._recipient.wait_for_room(MAX_QUEUED_BYTES)
 
     async def wait_for_room(self) -> bool:
         """Wait until the client can take more output, unless the client is known to be slow. Return

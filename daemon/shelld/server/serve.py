@@ -422,6 +422,10 @@ class Server:
         """Wait until the client has read all answers and events, or is gone."""
         await self._output.wait_empty()
 
+    async def wait_for_room(self, size: int) -> None:
+        """Wait until the backlog is below `size`. All calls give one `size`."""
+        await self._output.wait_below(size)
+
     # -- stopping ---------------------------------------------------------------------------
 
     async def drain(self, seconds: float, cut_short: anyio.Event | None = None) -> None:

@@ -155,6 +155,8 @@ class Output:
         # Whether `release` was called, and whether the thread no longer uses the descriptor.
         self._is_released = self._has_thread_ended = False
         self._progress = anyio.Event()
+        # A task waits until `backlog` is below this size; 0 if no task ever has.
+        self._awaited = 0
         self._token = anyio.lowlevel.current_token()
         begun = threading.Event()
         try:
@@ -276,8 +278,9 @@ class Output:
         except OSError as error:
             self._note_failure(error)
         with self._lock:
+            was_above = self.backlog >= self._awaited
             self.backlog -= size
-            wake = self.is_broken or not self._queue
+            wake = self.is_broken or not self._queue or (was_above and self.backlog < self._awaited)
         if wake:
             self._wake_loop()
 
@@ -354,6 +357,16 @@ class Output:
         # Check again after each wake-up. More data may have entered the queue after the thread
         # reported that it was empty.
         while self.backlog and not self.is_broken:
+            await self._progress.wait()
+
+    async def wait_below(self, size: int) -> None:
+        """Wait until `backlog` is below `size` or the stream is broken.
+
+        All calls must give the same `size`.
+        """
+        with self._lock:
+            self._awaited = size
+        while self.backlog >= size and not self.is_broken:
             await self._progress.wait()
 
     async def wait_broken(self) -> None:
