@@ -93,6 +93,15 @@ def test_event_names_its_target_and_the_request_of_the_client() -> None:
     }
 
 
+@pytest.mark.parametrize(("own", "named"), [(None, {}), (b"null", {"requestId": b"null"})])
+def test_event_of_a_request_without_an_id_names_no_request(
+    own: bytes | None, named: dict[str, bytes]
+) -> None:
+    event = named_event("box", b'{"subscription":"s","requestId":%b}' % request_id_for(7, own))
+    assert event is not None
+    assert {name: bytes(raw) for name, raw in event.items() if name == "requestId"} == named
+
+
 @pytest.mark.parametrize("own", [None, b"9", b'"mine"'])
 def test_event_of_an_earlier_request_is_left_out(own: bytes | None) -> None:
     event = b'{"subscription":"s","requestId":%b}' % request_id_for(7, own)

@@ -140,7 +140,11 @@ def named_event(target: str, params: bytes, first: int = 0) -> dict[str, Any] | 
         far_id = bytes(members["requestId"])
         if (number := _number_in(far_id)) is not None and number < first:
             return None
-        members["requestId"] = Raw(request_id_in(far_id))
+        if far_id == request_id_for(number or 0, None):
+            # The client's request has no id.
+            del members["requestId"]
+        else:
+            members["requestId"] = Raw(request_id_in(far_id))
     return members
 
 
