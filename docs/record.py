@@ -19,10 +19,10 @@ RECORD: Final = Path(__file__).with_name("exchanges.json")
 PROJECT: Final = "/home/me/project"
 # How many characters of a text to show.
 MAX_SHOWN: Final = 120
-_ID: Final = re.compile(r"\b(shell_\d+)[0-9a-f]{8}\b")
+_ID: Final = re.compile(r"\b((?:shell|sub)_\d+)[0-9a-f]{8}\b")
 
 # The requests are sent to one daemon in this order. "$2" stands for the id of the shell that
-# request 2 has started.
+# request 2 has started, and "$14.subscription" for the subscription that request 14 has begun.
 REQUESTS: Final[list[tuple[str, dict[str, Any]]]] = [
     ("bash", {"command": "mkdir -p src && cd src && echo hello"}),
     ("bash", {"command": "echo ready; sleep 300", "run_in_background": True}),
@@ -41,7 +41,7 @@ REQUESTS: Final[list[tuple[str, dict[str, Any]]]] = [
     ("kill_shell", {"shell_id": "$2"}),
     ("bash", {"command": "echo hello", "run_in_background": True, "notify": ["output", "exit"]}),
     ("subscribe", {"bash_id": "$2", "events": ["exit"]}),
-    ("unsubscribe", {"subscription": "sub_2"}),
+    ("unsubscribe", {"subscription": "$14.subscription"}),
     ("configure_session", {"session": "build", "env": {"remove": ["DEPLOY_*"]}}),
     ("get_session", {"session": "main"}),
     ("list_sessions", {}),
@@ -110,6 +110,7 @@ def exchange(command: list[str], directory: str) -> list[dict[str, Any]]:
                 exchanges[answer["id"] - 1]["answer"] = answer
                 result: dict[str, Any] = answer.get("result") or {}
                 ids[f"${answer['id']}"] = result.get("bash_id", "")
+                ids[f"${answer['id']}.subscription"] = result.get("subscription", "")
             if number in EVENTS:
                 exchanges[-1]["events"] = [
                     json.loads(daemon.stdout.readline()) for _ in range(EVENTS[number])

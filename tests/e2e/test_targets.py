@@ -207,6 +207,20 @@ def test_events_of_a_foreground_call_have_its_id(hub: RawDaemon) -> None:
     assert events[0]["text"] == "out\n"
 
 
+def test_name_of_a_lost_subscription_is_not_used_again(hub: RawDaemon) -> None:
+    names: list[str] = []
+    for _ in range(2):
+        with target(hub, "mortal"):
+            names.append(
+                hub.call("subscribe", {"target": "mortal", "events": ["exit"]})["subscription"]
+            )
+            # A client can miss the loss of the target, and continue the subscription.
+            for lost in names[:-1]:
+                error = hub.fail("subscribe", {"subscription": lost, "from_seq": 0})
+                assert error["data"]["parameter"] == "subscription"
+        assert hub.receive()["method"] == "shell/lost"
+
+
 def test_subscription_to_all_shells_of_a_target(hub: RawDaemon) -> None:
     name = hub.call("subscribe", {"target": "box", "events": ["exit"]})["subscription"]
     hub.bash("true")

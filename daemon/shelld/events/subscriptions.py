@@ -13,6 +13,7 @@ Invariant: a new shell has its feeds before it can write, end or be forgotten.
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Iterable
 from contextlib import ExitStack
 from functools import partial
@@ -39,6 +40,9 @@ class Subscriptions:
     def __init__(self, manager: Manager) -> None:
         self._manager = manager
         self._numbers = itertools.count(1)
+        # The end of all names. It differs from daemon to daemon, because a client may continue a
+        # subscription after another daemon has taken the place of a target's lost daemon.
+        self._mark = os.urandom(4).hex()
         self._all: dict[str, Subscription] = {}
         # The feeds of subscriptions that are not over.
         self._feeds: dict[str, set[Feed]] = {}
@@ -65,7 +69,7 @@ class Subscriptions:
         if len(self._feeds) >= MAX_SUBSCRIPTIONS:
             message = f"There are too many subscriptions: {MAX_SUBSCRIPTIONS}"
             raise resource_exhausted("subscriptions", message)
-        name = f"sub_{next(self._numbers)}"
+        name = f"sub_{next(self._numbers)}{self._mark}"
         added = Subscription(name, options, recipient, request_id, self._manager.attend)
         self._all[name], self._feeds[name] = added, set()
         try:
