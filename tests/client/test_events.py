@@ -263,14 +263,15 @@ async def test_last_event_ends_the_iteration_of_all_readers(spawn: Spawn, tmp_pa
 @pytest.mark.slow
 async def test_leaving_events_ends_the_subscription_in_the_daemon(spawn: Spawn) -> None:
     async with spawn() as shell:
+        name = ""
         for _ in range(300):
             async with shell.events() as events:
-                pass
+                name = events.subscription
         with pytest.raises(InvalidParams):
             async with shell.events(bash_id="x", session="y"):
                 pass
         with pytest.raises(InvalidParams):
-            async with shell.events(subscription=events.subscription):
+            async with shell.events(subscription=name):
                 pass
 
 

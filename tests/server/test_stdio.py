@@ -107,14 +107,15 @@ async def test_wait_for_room_ends_before_everything_is_read() -> None:
     output = Output(write)
     for _ in range(60):
         output.write(b"x" * 100_000)
+    received = 0
     with anyio.fail_after(10):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(output.wait_below, 2_000_000)
             await anyio.wait_all_tasks_blocked()
             assert output.backlog >= 2_000_000
-            data = await anyio.to_thread.run_sync(read_all, read, 5_300_000)
+            received = len(await anyio.to_thread.run_sync(read_all, read, 5_300_000))
         assert 0 < output.backlog < 2_000_000
-        await anyio.to_thread.run_sync(read_all, read, 6_000_000 - len(data))
+        await anyio.to_thread.run_sync(read_all, read, 6_000_000 - received)
         await output.wait_empty()
         await output.wait_below(2_000_000)
     os.close(read)
