@@ -180,7 +180,7 @@ def test_configuration_that_is_no_readable_file_is_refused(
         assert refused(capsys, "--config", str(path)) == f"the configuration {path} is not a file"
     (tmp_path / "binary").write_bytes(b"\xff")
     problem = refused(capsys, "--config", str(tmp_path / "binary"))
-    assert problem == f"cannot read the configuration {tmp_path}/binary"
+    assert problem == f"{tmp_path}/binary:1: not UTF-8"
 
 
 def test_daemon_and_explain_use_variables_and_the_file(

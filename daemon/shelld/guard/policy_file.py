@@ -25,8 +25,8 @@ from shelld.process.toml_file import TomlError, read_toml
 
 def load(path: Path) -> Policy:
     """Return the policy in a file. Raises `TomlError` if the file is invalid or unreadable."""
-    no_file = "the rules of the guard are not in a file"
-    file = read_toml(path, no_file, "cannot read the rules of the guard")
+    no_file = f"the rules of the guard are not a file: {path}"
+    file = read_toml(path, no_file, f"cannot read the rules of the guard: {path}")
     policy = file.converted(Policy)
     for name in sorted(policy.disable - RULES):
         raise TomlError(f"{file.at('disable')}: no such rule: {name}")

@@ -58,8 +58,11 @@ def read_toml(path: Path, no_file: str, unreadable: str) -> TomlFile:
         if not path.is_file():
             raise TomlError(no_file)
         text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
+    except OSError:
         raise TomlError(unreadable) from None
+    except UnicodeDecodeError as error:
+        number = error.object.count(b"\n", 0, error.start) + 1
+        raise TomlError(f"{path}:{number}: not UTF-8") from None
     try:
         return TomlFile(path, text, tomllib.loads(text))
     except tomllib.TOMLDecodeError as error:
