@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
 import subprocess
 import sys
@@ -49,6 +50,32 @@ def test_many_threads_and_event_loops_share_the_shells() -> None:
     in_threads(10, work)
     assert sorted(outputs) == sorted(f"{number}\n" for number in range(10) for _ in range(5))
     assert len(ShellManager().list_shells()) == 50
+
+
+def test_wait_whose_event_loop_has_ended_can_be_collected(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ignored: list[object] = []
+
+    def note(unraisable: sys.UnraisableHookArgs) -> None:
+        ignored.append(unraisable.exc_value)
+
+    async def leave_a_wait(shell: ShellProcess) -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _loop, _context: None)
+        waiting.append(asyncio.ensure_future(shell.wait()))
+        await asyncio.sleep(0)
+
+    monkeypatch.setattr(sys, "unraisablehook", note)
+    shell = anyio.run(ShellManager().create_shell, "sleep 300", "/")
+    waiting: list[asyncio.Future[int]] = []
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(leave_a_wait(shell))
+    loop.close()
+    del loop
+    waiting.clear()
+    gc.collect()
+    assert ignored == []
+    anyio.run(shell.kill)
 
 
 def test_a_cancelled_start_in_another_thread_leaves_nothing() -> None:

@@ -62,6 +62,10 @@ class OwnerLoop:
         self._add(partial(self._tasks.start_soon, call.run))
         try:
             await call.done.wait()
+        except GeneratorExit:
+            # The caller's event loop has ended, so nothing more can be awaited here.
+            self.call_soon(call.cancel)
+            raise
         except anyio.get_cancelled_exc_class():
             self.call_soon(call.cancel)
             with anyio.CancelScope(shield=True):
