@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import gc
 import os
@@ -14,6 +15,8 @@ import anyio
 import anyio.to_thread
 import pytest
 
+from served import failing
+from shelld.eventloop.readiness import Watch
 from shelld.eventloop.threads import Thread
 from shelld.server.startup import StartupError
 from shelld.server.stdio import LITTLE_BYTES, Input, Output
@@ -289,5 +292,20 @@ async def test_output_that_cannot_start_leaves_its_descriptor_open(
     with pytest.raises(StartupError):
         Output(write)
     gc.collect()
+    os.close(write)
+    os.close(read)
+
+
+async def test_stream_is_not_watched_any_more_although_the_first_attempt_to_stop_fails(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Watch, "close", failing(Watch.close, 1, MemoryError))
+    read, write = os.pipe()
+    source = Input(read)
+    os.write(write, b"x")
+    with pytest.raises(MemoryError):
+        await source.watch(lambda: True)
+    # The event loop returns False if it does not watch the descriptor.
+    assert not asyncio.get_running_loop().remove_reader(read)
     os.close(write)
     os.close(read)

@@ -23,7 +23,7 @@ import termios
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import partial
 from typing import Final
 
@@ -75,10 +75,12 @@ class Input:
         """Call `on_readable` whenever the stream is readable, until `on_readable` returns True."""
         if self._can_wait:
             watch = Watch(self._descriptor)
-            try:
+            with ExitStack() as resources:
+                # If the first call fails, the second call closes the watch. Otherwise, the event
+                # loop would not watch the stream of the next client that gets this descriptor.
+                resources.callback(watch.close)
+                resources.callback(watch.close)
                 await watch.wait(on_readable)
-            finally:
-                watch.close()
             return
         await anyio.lowlevel.checkpoint()
         while not on_readable():
