@@ -86,4 +86,4 @@ def test_new_rows_join_those_of_the_file(tmp_path: Path) -> None:
     file.write_text(json.dumps(results))
     refused = run("compare", "--rounds", "1", "--output", str(file), "--only", "tty_start")
     assert refused.returncode == 1
-    assert refused.stderr.endswith("is of others, or of another machine\n")
+    assert refused.stderr.endswith("is about other contestants, or another machine\n")

@@ -218,7 +218,7 @@ def lay_out(root: Path, group: str, files: dict[str, str]) -> None:
         (IN_SESSION, {ETC: KILLED + f"KillOnlyUsers=x {USER}\n"}, "logout kills"),
         (IN_SESSION, {}, ""),
         ("0::/system.slice/ssh.service\n", {ETC: KILLED}, ""),
-        (UNDER_MANAGER, {}, "the last logout"),
+        (UNDER_MANAGER, {}, "lingering is off: the last logout"),
         (UNDER_MANAGER, {f"var/lib/systemd/linger/{USER}": ""}, ""),
     ],
 )

@@ -15,7 +15,7 @@ import pytest
 
 from shelld.cli.formats import duration, size
 from shelld.cli.run import run as run_here
-from support import DEADLINE_S, altered_daemon, children, is_alive, wait_for
+from support import DEADLINE_S, altered_daemon, children, is_alive, running_below, wait_for
 from user_terminal import UserTerminal
 
 pytestmark = pytest.mark.slow
@@ -330,8 +330,10 @@ def test_terminal_passes_on_keys_and_refuses_dangerous_lines(rules: str) -> None
         terminal.until("$ ")
         terminal.write("forbidden\r")
         terminal.until("shelld: Command blocked: dangerous (no)")
-        terminal.write("\x15sleep 300\r")
-        terminal.until("sleep 300\r\n")
+        terminal.write("\x15sleep 4071\r")
+        terminal.until("sleep 4071\r\n")
+        # Bash may ignore an interrupt that comes before the program has the terminal.
+        wait_for(lambda: running_below(os.getpid(), "sleep\x004071"))
         terminal.write("\x03")
         terminal.until("^C")
         terminal.until("$ ")

@@ -9,7 +9,7 @@ const { Client } = await import(pathToFileURL(program).href);
 const found = {};
 const shell = new Client({ command });
 const failure = (promise) => promise.then(() => null, (error) => error);
-const messageOf = async (promise) => (await failure(promise)).message.replace(/sub_\d+/, "sub");
+const messageOf = async (promise) => (await failure(promise)).message.replace(/sub_\w+/, "sub");
 const all = async (events, of) => {
   const seen = [];
   for await (const event of events) seen.push(of(event));
