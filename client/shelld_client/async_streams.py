@@ -159,8 +159,7 @@ class AsyncEventStream(_Iteration[Event]):
         self.subscription, self.seq = result.subscription, result.seq
         from_seq = self._params.get("from_seq")
         self._reached = result.seq if from_seq is None else from_seq
-        # If the subscription is over, the only events that still come are those that the daemon
-        # sends again.
+        # If the subscription is over, the daemon sends only earlier events, which are sent again.
         self._is_over = result.is_over and self._reached == result.seq
         return self
 

@@ -53,7 +53,7 @@ class Client:
     async def wait_until_read(self) -> None:
         assert self.backlog, "it has read everything"
 
-    async def wait_for_room(self, size: int) -> None:
+    async def wait_below(self, size: int) -> None:
         raise NotImplementedError
 
 
@@ -78,7 +78,7 @@ class BusyClient(Client):
     async def wait_until_read(self) -> None:
         pass
 
-    async def wait_for_room(self, size: int) -> None:
+    async def wait_below(self, size: int) -> None:
         assert size == MAX_QUEUED_BYTES
         self.is_waited_for.set()
         await self._has_room.wait()

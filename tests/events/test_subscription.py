@@ -49,7 +49,7 @@ class Client:
         self.is_waited_for.set()
         await self.has_read.wait()
 
-    async def wait_for_room(self, size: int) -> None:
+    async def wait_below(self, size: int) -> None:
         raise NotImplementedError
 
     def read(self) -> None:

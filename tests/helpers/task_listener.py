@@ -44,7 +44,7 @@ class Client:
     async def wait_until_read(self) -> None:
         await self._reads.wait()
 
-    async def wait_for_room(self, size: int) -> None:
+    async def wait_below(self, size: int) -> None:
         raise NotImplementedError
 
     def read(self) -> None:

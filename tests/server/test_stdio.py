@@ -105,7 +105,7 @@ async def test_written_output_is_freed_once_read() -> None:
     os.close(write)
 
 
-async def test_wait_for_room_ends_before_everything_is_read() -> None:
+async def test_wait_below_a_size_ends_before_everything_is_read() -> None:
     read, write = os.pipe()
     output = Output(write)
     for _ in range(60):
@@ -308,4 +308,17 @@ async def test_stream_is_not_watched_any_more_although_the_first_attempt_to_stop
     # The event loop returns False if it does not watch the descriptor.
     assert not asyncio.get_running_loop().remove_reader(read)
     os.close(write)
+    os.close(read)
+
+
+async def test_released_stream_is_closed_although_a_step_fails(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read, write = os.pipe()
+    output = Output(write)
+    monkeypatch.setattr(Output, "close", failing(Output.close, 1, MemoryError))
+    with pytest.raises(MemoryError):
+        output.release()
+    # The end of file comes when the write end is closed.
+    assert await anyio.to_thread.run_sync(os.read, read, 1) == b""
     os.close(read)

@@ -64,8 +64,8 @@ class Recipient(Protocol):
         """Wait until the client has read all events, or is gone."""
         ...
 
-    async def wait_for_room(self, size: int) -> None:
-        """Wait until the backlog is below `size`. All calls give one `size`."""
+    async def wait_below(self, size: int) -> None:
+        """Wait until the backlog is below `size`. All calls must give the same `size`."""
         ...
 
 
@@ -80,7 +80,7 @@ class _Nobody:
     async def wait_until_read(self) -> None:
         pass
 
-    async def wait_for_room(self, size: int) -> None:
+    async def wait_below(self, size: int) -> None:
         pass
 
 
@@ -167,7 +167,7 @@ class Subscription:
 
     async def wait_until_slow_client_reads(self) -> None:
         """Wait until the client can take more output, however long that takes."""
-        await self._recipient.wait_for_room(MAX_QUEUED_BYTES)
+        await self._recipient.wait_below(MAX_QUEUED_BYTES)
 
     async def wait_for_room(self) -> bool:
         """Wait until the client can take more output, unless the client is known to be slow. Return

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def docker(shell: Shell, arguments: Sequence[str], stdin: str) -> str:
     """Follow the command in a container.
 
-    Of the files of the host, the command sees only those that are mounted in the container.
+    The command sees only the files of the host that are mounted in the container.
     """
     mounts = {
         target: host

@@ -117,21 +117,19 @@ def _is_readable(pid: int, descriptor: int, source: Source) -> bool:
     """
     with contextlib.suppress(OSError):
         process = os.pidfd_open(pid)
+        copy = -1
         try:
             # To open the descriptor by its path in /proc would make a new terminal.
             copy = ctypes.CDLL(None).syscall(_PIDFD_GETFD, process, descriptor, 0)
-        finally:
-            os.close(process)
-        if copy < 0:
-            return False
-        try:
-            if (inner_terminal("/proc/self", copy),) != source.file:
+            if copy < 0 or (inner_terminal("/proc/self", copy),) != source.file:
                 return False
             ready = select.poll()
             ready.register(copy, select.POLLIN)
             return any(events & select.POLLIN for _, events in ready.poll(0))
         finally:
-            os.close(copy)
+            os.close(process)
+            if copy >= 0:
+                os.close(copy)
     return False
 
 

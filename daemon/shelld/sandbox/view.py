@@ -270,7 +270,7 @@ def _hidden(policy: ResolvedPolicy) -> Iterator[str]:
 
 
 def writable_in(policy: ResolvedPolicy) -> tuple[str, ...]:
-    """Return the writable paths, except those that every sandbox has for itself."""
+    """Return the writable paths. Leave out the directories that every sandbox has for itself."""
     return (*_hidden(policy), *policy.writable)
 
 

@@ -422,8 +422,8 @@ class Server:
         """Wait until the client has read all answers and events, or is gone."""
         await self._output.wait_empty()
 
-    async def wait_for_room(self, size: int) -> None:
-        """Wait until the backlog is below `size`. All calls give one `size`."""
+    async def wait_below(self, size: int) -> None:
+        """Wait until the backlog is below `size`. All calls must give the same `size`."""
         await self._output.wait_below(size)
 
     # -- stopping ---------------------------------------------------------------------------

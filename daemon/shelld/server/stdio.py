@@ -341,14 +341,16 @@ class Output:
         If the thread is writing to a client that does not read, the thread closes the descriptor
         when the client reads or is gone.
         """
-        self.close()
-        with self._lock:
-            self.is_broken = self._is_released = True
-            self._queue.clear()
-            self._queued.notify()
-            if self._has_thread_ended:
-                os.close(self._descriptor)
-        self._signal_progress()
+        try:
+            self.close()
+        finally:
+            with self._lock:
+                self.is_broken = self._is_released = True
+                self._queue.clear()
+                self._queued.notify()
+                if self._has_thread_ended:
+                    os.close(self._descriptor)
+            self._signal_progress()
 
     def _signal_progress(self) -> None:
         self._progress.set()
