@@ -109,8 +109,11 @@ async def test_spare_shells_of_unused_sessions_end(monkeypatch: pytest.MonkeyPat
 
 async def test_rapid_commands_get_two_spare_shells() -> None:
     async with Manager() as manager:
-        manager.runtime.spares.policy.starts_between = math.inf
-        for _ in range(3):
+        policy = manager.runtime.spares.policy
+        policy.starts_between = math.inf
+        # On a busy machine, perhaps no spare shell becomes ready in time and reports its start.
+        policy.note_start(1)
+        for _ in range(2):
             await run(manager, "true")
         await wait_for_waiting(2)
 
