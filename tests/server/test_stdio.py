@@ -322,3 +322,22 @@ async def test_released_stream_is_closed_although_a_step_fails(
     # The end of file comes when the write end is closed.
     assert await anyio.to_thread.run_sync(os.read, read, 1) == b""
     os.close(read)
+
+
+async def test_released_stream_never_closes_a_later_descriptor_although_a_step_fails(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read, write = socket_pair(Path())
+    output = Output(write)
+    output.write(b"x")
+    monkeypatch.setattr(Output, "close", failing(Output.close, 1, MemoryError))
+    with pytest.raises(MemoryError):
+        output.release()
+    while await anyio.to_thread.run_sync(os.read, read, 1):
+        pass
+    # From now on, the number means the read end.
+    os.dup2(read, write)
+    del output
+    gc.collect()
+    os.close(write)
+    os.close(read)

@@ -331,6 +331,12 @@ class Output:
         with self._lock:
             self._closed = True
             self._queued.notify()
+        self._detach_socket()
+
+    def _detach_socket(self) -> None:
+        """Take the descriptor from the socket object, which would close the descriptor when Python
+        deletes the object.
+        """
         if self._socket is not None:
             self._socket.detach()
             self._socket = None
@@ -344,6 +350,8 @@ class Output:
         try:
             self.close()
         finally:
+            # Otherwise the deleted object would close a descriptor that has this number by then.
+            self._detach_socket()
             with self._lock:
                 self.is_broken = self._is_released = True
                 self._queue.clear()
