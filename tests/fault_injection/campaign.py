@@ -31,10 +31,11 @@ from support import descendants, is_alive, running_below, spares_of, wait_for
 
 FOLDER = Path(__file__).parents[2] / "daemon" / "shelld"
 
-# These lines cannot raise. They pass control, move a value, add it to a list or a set, take it
-# out of a dictionary, or close a descriptor of a kind whose close(2) never fails.
-_VALUE = r"(?:not )?(?:[\w.]+|b?f?\"[^\"{]*\")"
-_TEST = rf"{_VALUE}(?: is (?:not )?\w+)?"
+# These lines cannot raise. They pass control, move a value, compare it with a number, add it to a
+# list or a set, take it out of a dictionary, or close a descriptor of a kind whose close(2) never
+# fails.
+_VALUE = r"(?:not )?(?:-?[\w.]+|b?f?\"[^\"{]*\")"
+_TEST = rf"{_VALUE}(?: is (?:not )?\w+| [<>]=? -?\d+)?"
 _SAFE_LINE = re.compile(
     rf"(?:try|else|finally|while True):|pass|break|continue|return(?: {_VALUE})?|raise\b.*"
     rf"|[\w.]+(?:: [^=]+| = [\w.]+)? = {_VALUE}|{_VALUE},?|[\w]+={_VALUE},?"

@@ -116,8 +116,8 @@ def _is_readable(pid: int, descriptor: int, source: Source) -> bool:
     there is nothing to read.
     """
     with contextlib.suppress(OSError):
-        process = os.pidfd_open(pid)
         copy = -1
+        process = os.pidfd_open(pid)
         try:
             # To open the descriptor by its path in /proc would make a new terminal.
             copy = ctypes.CDLL(None).syscall(_PIDFD_GETFD, process, descriptor, 0)
