@@ -60,6 +60,22 @@ def fail_first(clients, connection, state, *rest):
 Clients._reply = fail_first
 """
 
+# The first release of a stream of answers fails before its first step.
+_RELEASING = """
+from shelld.server.stdio import Output
+
+greet, release, failures = Clients._greet, Output.release, iter([MemoryError()])
+
+
+def fail_first(output):
+    for failure in failures:
+        raise failure
+    release(output)
+
+
+Output.release = fail_first
+"""
+
 # This greeting begins when the linger is over and the daemon has checked several times whether it
 # must end.
 _LATE = """
@@ -131,6 +147,11 @@ def with_refused_reply(tmp_path: Path) -> Iterator[LastingDaemon]:
 
 
 @pytest.fixture
+def with_failing_release(tmp_path: Path) -> Iterator[LastingDaemon]:
+    yield from greeting(tmp_path, _RELEASING)
+
+
+@pytest.fixture
 def with_late_greeting(tmp_path: Path) -> Iterator[LastingDaemon]:
     yield from greeting(tmp_path, _LATE)
 
@@ -177,3 +198,14 @@ def test_next_client_attaches_although_the_goodbye_to_the_last_failed(
     assert without_goodbye.last_words() == b""
     assert without_goodbye.attach() == "attached"
     assert without_goodbye.call("ping") == {}
+
+
+def test_client_reads_to_the_end_although_the_release_of_its_streams_fails_once(
+    with_failing_release: LastingDaemon,
+) -> None:
+    assert with_failing_release.attach() == "attached"
+    with_failing_release.end_requests()
+    assert list(with_failing_release.answers_to_the_end()) == []
+    assert with_failing_release.last_words()
+    assert with_failing_release.attach() == "attached"
+    assert with_failing_release.call("ping") == {}

@@ -85,13 +85,8 @@ class AttachedClient:
         self.output = output
         # `Clients` cancels this scope to end the service of the client.
         self.reading = anyio.CancelScope()
-        # When this stack closes, it tells the client's `shelld attach` the reason, and releases the
-        # streams and the connection.
-        self.resources = contextlib.ExitStack()
-        self.resources.callback(connection.close)
-        self.resources.callback(self._say_goodbye)
-        self.resources.callback(os.close, streams[0])
-        self.resources.callback(output.release)
+        # The descriptor of the stream of requests, until it is closed.
+        self._requests = [streams[0]]
         # True when the reply to the client's `shelld attach` was sent.
         self.is_welcome = False
         self.is_stolen = False
@@ -100,6 +95,17 @@ class AttachedClient:
         # This is set if the client's requests should get no time to end by themselves.
         self.cut_short = anyio.Event()
         self.is_gone = anyio.Event()
+
+    def close(self) -> None:
+        """Tell the client's `shelld attach` the reason, and close the streams and the connection.
+
+        If this method fails, call it again.
+        """
+        self.output.release()
+        while self._requests:
+            os.close(self._requests.pop())
+        self._say_goodbye()
+        self.connection.close()
 
     def _say_goodbye(self) -> None:
         # Say nothing, because without a reply, the end of file makes `shelld attach` try again.

@@ -356,7 +356,7 @@ class Clients:
         If this fails, call it again.
         """
         try:
-            client.resources.close()
+            client.close()
         finally:
             if self._client is client:
                 self._daemon.attachment = None

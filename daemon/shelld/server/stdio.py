@@ -153,9 +153,8 @@ class Output:
         self.backlog = 0
         self.is_broken = False
         self.failure: str | None = None
-        self._closed = False
-        # Whether `release` was called, and whether the thread no longer uses the descriptor.
-        self._is_released = self._has_thread_ended = False
+        # Whether `close` or `release` was called. The thread ends after that.
+        self._closed = self._is_released = self._has_finished = False
         self._progress = anyio.Event()
         # A task waits until `backlog` is below this size; 0 if no task ever has.
         self._awaited = 0
@@ -239,27 +238,27 @@ class Output:
         self._signal_progress()
 
     def _run(self, begun: threading.Event) -> None:
-        # Hold no data in this frame, because the data would stay in memory during the wait.
-        try:
-            begun.set()
-            while self._wait_for_queue():
-                self._write_queued()
-        except Exception:
-            faults.report("the writer of answers")
-            self._note_failure(None)
-            self._wake_loop()
-        finally:
-            with self._lock:
-                self._has_thread_ended = True
-                if self._is_released:
-                    os.close(self._descriptor)
+        begun.set()
+        while not self._has_finished:
+            # Hold no data in this frame, because the data would stay in memory during the wait.
+            try:
+                if self._wait_for_queue():
+                    self._write_queued()
+            except Exception:
+                faults.report("the writer of answers")
+                self._note_failure(None)
+                self._wake_loop()
+                time.sleep(_RETRY_S)
+        if self._is_released:
+            os.close(self._descriptor)
 
     def _wait_for_queue(self) -> bool:
-        """Wait until the queue has data. Return False if no more data can come."""
+        """Wait until the queue has data to write. Return False if no more data can come."""
         with self._lock:
-            while not (self._queue or self._closed or self.is_broken):
+            while not self._closed and (self.is_broken or not self._queue):
                 self._queued.wait()
-            return bool(self._queue) and not self.is_broken
+            self._has_finished = self.is_broken or not self._queue
+            return not self._has_finished
 
     def _write_queued(self) -> None:
         """Write the queue or a part of it, waiting for the client as long as it takes."""
@@ -342,23 +341,17 @@ class Output:
             self._socket = None
 
     def release(self) -> None:
-        """Drop all data that the client has not read, and close the descriptor.
+        """Drop all data that the client has not read, and let the thread close the descriptor.
 
         If the thread is writing to a client that does not read, the thread closes the descriptor
-        when the client reads or is gone.
+        when the client reads or is gone. If this method fails, call it again.
         """
-        try:
-            self.close()
-        finally:
-            # Otherwise the deleted object would close a descriptor that has this number by then.
-            self._detach_socket()
-            with self._lock:
-                self.is_broken = self._is_released = True
-                self._queue.clear()
-                self._queued.notify()
-                if self._has_thread_ended:
-                    os.close(self._descriptor)
-            self._signal_progress()
+        with self._lock:
+            self._closed = self.is_broken = self._is_released = True
+            self._queue.clear()
+            self._queued.notify()
+        self._detach_socket()
+        self._signal_progress()
 
     def _signal_progress(self) -> None:
         self._progress.set()
