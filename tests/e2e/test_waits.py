@@ -75,6 +75,23 @@ def test_shell_without_input_cannot_reach_a_prompt(daemon: RawDaemon) -> None:
     assert (result["reached"], result["reason"]) == (None, "no_input")
 
 
+@pytest.mark.parametrize("wait", [0, 60_000])
+def test_shell_that_closes_its_input_cannot_reach_a_prompt(daemon: RawDaemon, wait: int) -> None:
+    bash_id = daemon.background("exec 0<&-; echo closed; sleep 300", open_stdin=True)
+    read(daemon, bash_id, until="match", pattern="closed")
+    result = read(daemon, bash_id, until="prompt", wait=wait)
+    assert (result["reached"], result["reason"]) == (None, "no_input")
+    error = daemon.fail("write_stdin", {"bash_id": bash_id, "text": "x"})
+    assert error["data"]["reason"] == "closed"
+
+
+def test_input_stays_open_while_any_process_can_read_it(daemon: RawDaemon) -> None:
+    bash_id = daemon.background("exec 3<&0 0<&-; read -r line <&3; echo got $line", open_stdin=True)
+    assert read(daemon, bash_id, until="prompt")["reached"] == "prompt"
+    daemon.call("write_stdin", {"bash_id": bash_id, "text": "word\n"})
+    assert read(daemon, bash_id, until="exit")["stdout"] == "got word\n"
+
+
 # -- match ------------------------------------------------------------------------------------
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -29,13 +30,16 @@ PROMPT = Prompt("proved", True, None, None, 1, "program", 500, "")
 
 
 @pytest.fixture
-def shell() -> Shell:
+def shell() -> Iterator[Shell]:
+    """A running shell that takes input."""
     shell = Shell("shell_a")
     shell.started()
     shell.pid = 1
-    # No test writes to this input.
-    shell.input = PipeInput(-1)
-    return shell
+    read, write = os.pipe()
+    shell.input = PipeInput(write)
+    yield shell
+    shell.input.end()
+    os.close(read)
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ import collections
 import errno
 import math
 import os
+import select
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -167,6 +168,14 @@ class PipeInput(Input):
         """Close the pipe once the queue is written. Nothing more can be written from now on."""
         self._is_ending = True
         self.flush()
+
+    def close_if_unreadable(self) -> None:
+        """Close the input if no process can read it any more."""
+        poll = select.poll()
+        # poll(2) always reports POLLERR: no process has the read end open.
+        poll.register(self._open_descriptor(), 0)
+        if poll.poll(0):
+            self.close("closed")
 
     def source(self) -> Source:
         """Return the pipe to which this input goes. Raises OSError."""

@@ -157,7 +157,7 @@ def _state_of(shell: Shell) -> State:
         return _NOTHING
     silent_s = shell.silent_s
     target: InputState | None = None
-    if (open_input := _open_input(shell)) is not None:
+    if (open_input := shell.open_input) is not None:
         with contextlib.suppress(OSError):
             target = _state_of_input(open_input, silent_s)
     found, is_stopped = input_reader.look(shell.pid, target, silent_s)
@@ -233,8 +233,15 @@ def identity_of(shell: Shell, found: Prompt) -> PromptIdentity:
 
 
 def takes_input(shell: Shell) -> bool:
-    """Return whether something can be written to a running shell."""
-    return _open_input(shell) is not None
+    """Return whether a running shell can get input.
+
+    If all of its processes have closed a pipe, close the pipe here, too.
+    """
+    target = shell.open_input
+    if isinstance(target, PipeInput):
+        with contextlib.suppress(OSError):
+            target.close_if_unreadable()
+    return target is not None and target.is_open
 
 
 async def wait_for_prompt(shell: Shell, give_up_at: float, pauses: Pauses) -> Prompt | None:
@@ -266,8 +273,3 @@ async def wait_for_prompt(shell: Shell, give_up_at: float, pauses: Pauses) -> Pr
                 if (found := await pauses.look(prompt_of, shell)) is not None:
                     return found
     return None
-
-
-def _open_input(shell: Shell) -> PipeInput | TerminalInput | None:
-    target = shell.input
-    return target if target is not None and target.is_open and not shell.has_ended else None
