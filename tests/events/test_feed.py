@@ -397,6 +397,49 @@ class FakeScreens:
         return View(2, 80, lines, (0, 0, True), False, "", self._version, changed)
 
 
+async def test_screen_is_sent_once_a_slow_client_has_read() -> None:
+    shell, client = running_shell(), BusyClient()
+    shell.input = TerminalInput(-1, Size(2, 80))
+    subscription = Subscription(
+        "sub_1", structs.replace(OPTIONS, events=frozenset({"screen"})), client, 1, lambda _: None
+    )
+    feed = Feed(shell, subscription, cast("Manager", FakeManager()))
+    screens: Any = FakeScreens(lambda _since: None)
+    feed.add_follower(ScreenFollower(screens, feed).run)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(feed.run)
+        write(shell, "draws")
+        # The follower does not look at the client again and again.
+        with anyio.fail_after(10):
+            await client.is_waited_for.wait()
+        assert not client.received
+        client.read()
+        while not client.received:
+            await anyio.lowlevel.checkpoint()
+        end(shell)
+    (screen,) = client.received
+    assert isinstance(screen, ScreenEvent)
+    assert screen.lines == ["counter 1", "unchanged"]
+
+
+async def test_end_of_a_shell_does_not_wait_for_a_slow_client() -> None:
+    shell, client = running_shell(), BusyClient()
+    shell.input = TerminalInput(-1, Size(2, 80))
+    options = structs.replace(OPTIONS, events=frozenset({"screen", "exit"}))
+    subscription = Subscription("sub_1", options, client, 1, lambda _: None)
+    feed = Feed(shell, subscription, cast("Manager", FakeManager()))
+    screens: Any = FakeScreens(lambda _since: None)
+    feed.add_follower(ScreenFollower(screens, feed).run)
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(feed.run)
+            write(shell, "draws")
+            await client.is_waited_for.wait()
+            end(shell)
+    (last,) = client.received
+    assert isinstance(last, ExitEvent)
+
+
 async def test_screen_is_whole_if_the_subscription_is_continued_during_a_capture() -> None:
     shell, client = running_shell(), Client()
     shell.input = TerminalInput(-1, Size(2, 80))

@@ -173,16 +173,7 @@ class Feed:
         if not any(self._skipped.values()) or self.subscription.is_hurried:
             await shell.wait_until(has_news)
             return
-        async with anyio.create_task_group() as tasks:
-
-            async def wait_for_client() -> None:
-                # Do not look at the client again and again, because thousands of feeds may wait.
-                await self.subscription.wait_until_slow_client_reads()
-                tasks.cancel_scope.cancel()
-
-            tasks.start_soon(wait_for_client)
-            await shell.wait_until(has_news)
-            tasks.cancel_scope.cancel()
+        await self.subscription.wait_for_slow_client(shell, has_news)
 
     async def send_output(self, *, is_last: bool = False) -> None:
         """Send all output that was written so far. If the client is slow, skip this output.

@@ -41,10 +41,10 @@ from shelld_protocol.structs import Listener, Prompt
 _PORTS_ANYWAY_S: Final = 30.0
 # The maximum time for a capture, if a program writes faster than its screen can be shown.
 _SCREEN_LOOK_S: Final = 0.5
-# The pauses before another attempt: if the client is slow, and if no helper process can show the
-# screen.
-_SLOW_PAUSE_S: Final = 0.1
+# The pauses before another attempt if no helper process can show the screen: while the shell runs,
+# and after its end.
 _SHORTAGE_PAUSE_S: Final = 1.0
+_LAST_SHORTAGE_PAUSE_S: Final = 0.1
 
 
 class PromptFollower:
@@ -166,18 +166,27 @@ class ScreenFollower:
             if has_news():
                 if not await feed.subscription.wait_for_room():
                     # The next capture also shows these changes.
-                    pause_s = max(pause_s, _SLOW_PAUSE_S)
-                elif await _look(screen, feed, store.written):
+                    await _wait_for_slow_client(feed)
+                    continue
+                if await _look(screen, feed, store.written):
                     self._told = drawn
                 else:
                     # No helper process can show the screen now.
                     pause_s = _SHORTAGE_PAUSE_S
             if shell.has_ended and has_news():
-                await anyio.sleep(_SLOW_PAUSE_S)
+                await anyio.sleep(_LAST_SHORTAGE_PAUSE_S)
             elif not shell.has_ended:
                 await _pause(shell, pause_s)
                 await shell.wait_until(lambda: shell.has_ended or has_news())
                 await checkpoint()
+
+
+async def _wait_for_slow_client(feed: Feed) -> None:
+    """Wait until the client can take more events, or until the shell ends."""
+    had_ended = feed.shell.has_ended
+    await feed.subscription.wait_for_slow_client(
+        feed.shell, lambda: feed.shell.has_ended and not had_ended
+    )
 
 
 async def _look(screen: Screen, feed: Feed, least: int) -> bool:

@@ -165,9 +165,21 @@ class Subscription:
 
     # -- room -------------------------------------------------------------------------------
 
-    async def wait_until_slow_client_reads(self) -> None:
-        """Wait until the client can take more output, however long that takes."""
-        await self._recipient.wait_below(MAX_QUEUED_BYTES)
+    async def wait_for_slow_client(self, shell: Shell, is_enough: Callable[[], bool]) -> None:
+        """Wait until the client can take more output, however long that takes.
+
+        News of the shell also ends this wait, if `is_enough` then returns True.
+        """
+        async with anyio.create_task_group() as tasks:
+
+            async def wait_for_client() -> None:
+                # Do not look at the client again and again, because thousands of feeds may wait.
+                await self._recipient.wait_below(MAX_QUEUED_BYTES)
+                tasks.cancel_scope.cancel()
+
+            tasks.start_soon(wait_for_client)
+            await shell.wait_until(is_enough)
+            tasks.cancel_scope.cancel()
 
     async def wait_for_room(self) -> bool:
         """Wait until the client can take more output, unless the client is known to be slow. Return
