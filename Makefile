@@ -126,6 +126,7 @@ bench-parts: $(READY) ## Measure the parts, one by one
 	$(BIN)/python benchmarks/output.py
 	$(BIN)/python benchmarks/sessions.py
 	$(BIN)/python benchmarks/concurrency.py
+	$(BIN)/python benchmarks/client.py
 	$(BIN)/python benchmarks/tools.py
 	$(BIN)/python benchmarks/terminals.py
 	$(BIN)/python benchmarks/sandbox.py
