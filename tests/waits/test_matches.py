@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 
 from shelld.filters.filter import Filters
 from shelld.keeper.pool import RunnerPool
+from shelld.output import escapes
 from shelld.output.retention import ShellOutput, StreamName
 from shelld.output.text import STEP_BYTES
 from shelld.shells.shell import Shell
+from shelld.waits import matches
 from shelld.waits.matches import Search
 from shelld_protocol.structs import FilterEngine, Matched
 
@@ -235,6 +237,27 @@ async def test_line_end_within_a_control_string_ends_no_line() -> None:
     end(shell)
     assert await found(shell, "needle") == Matched("needle real", "stdout", 16, 27)
     assert await found(shell, "ok") == Matched("ok", "stdout", 0, 15)
+
+
+@pytest.mark.parametrize("unit", [b"\x1b]%s\x07", b"\x1bP%s\x1b\\"])
+async def test_control_strings_full_of_line_ends_cost_few_searches(
+    unit: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    searched: list[int] = []
+
+    def open_string(data: bytes, line_end: int) -> int | None:
+        searched.append(line_end)
+        return escapes.open_string(data, line_end)
+
+    monkeypatch.setattr(matches, "open_string", open_string)
+    shell = a_shell()
+    hidden = unit % (b"\n" * 60_000) * 20
+    write(shell, hidden + b"one\n" + hidden + b"needle\n" + hidden)
+    end(shell)
+    start = len(hidden) + 4
+    expected = Matched("needle", "stdout", start, start + len(hidden) + 6)
+    assert await found(shell, "needle") == expected
+    assert len(searched) < 1_000
 
 
 class FeedingFilter:

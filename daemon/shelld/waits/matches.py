@@ -15,10 +15,10 @@ import anyio
 from anyio.lowlevel import checkpoint
 
 from shelld.filters.filter import LineFilter
+from shelld.output.escapes import MAX_SEQUENCE_BYTES, open_string
 from shelld.output.reader import Read, StreamReader, read_in_steps
 from shelld.output.retention import OutputStream, StreamName
 from shelld.output.store import StreamStore
-from shelld.output.text import whole_lines
 from shelld.sessions.text import beginning
 from shelld.shells.shell import Shell
 from shelld_protocol.structs import MAX_READ_BYTES, Matched
@@ -27,9 +27,11 @@ from shelld_protocol.structs import MAX_READ_BYTES, Matched
 _REST_OF_LINE_S: Final = 0.05
 # The minimum time for a search, even if the wait is shorter.
 _LEAST_S: Final = 2.0
-# The maximum number of newlines in a row that may be inside control strings. Only hostile output
-# has more.
-_LINE_ENDS: Final = 100
+# The maximum number of control strings with newlines that a search for a line start passes in one
+# direction. Only hostile output has more, and a search through more would hold up other requests.
+_STRINGS: Final = 100
+# The beginning of an OSC string, which BEL also ends.
+_OSC: Final = b"\x1b]"
 
 
 class _StreamSearch:
@@ -90,6 +92,7 @@ class _StreamSearch:
         if not text:
             return None
         while (middle := _line_start_near_middle(data)) is not None:
+            await checkpoint()
             if found := await self._lines(data[:middle]):
                 data, text = data[:middle], found
             elif found := await self._lines(data[middle:]):
@@ -114,16 +117,35 @@ def _line_start_near_middle(data: bytes) -> int | None:
 
     A newline inside a control string does not end a line.
     """
-    end = len(data) // 2
-    found = whole_lines(data[:end])
-    for _ in range(_LINE_ENDS):
-        if found:
-            break
-        end = data.find(b"\n", end) + 1
-        if not end:
-            return None
-        found = whole_lines(data[:end])
+    middle = len(data) // 2
+    found = _line_start_before(data, middle) or _line_start_after(data, middle)
     return found if 0 < found < len(data) else None
+
+
+def _line_start_before(data: bytes, middle: int) -> int:
+    """Return the last offset up to `middle` at which a line begins; 0 if none is found."""
+    found = data.rfind(b"\n", 0, middle) + 1
+    for _ in range(_STRINGS):
+        begin = open_string(data, found)
+        if begin is None:
+            return found
+        found = data.rfind(b"\n", 0, begin) + 1
+    return 0
+
+
+def _line_start_after(data: bytes, middle: int) -> int:
+    """Return the first offset after `middle` at which a line begins; 0 if none is found."""
+    found = data.find(b"\n", middle) + 1
+    for _ in range(_STRINGS):
+        begin = open_string(data, found)
+        if begin is None:
+            return found
+        # Go on at the end of the string. A string of 64 KiB may have as many newlines.
+        limit = begin + MAX_SEQUENCE_BYTES
+        marks = (b"\x07", b"\x1b") if data.startswith(_OSC, begin) else (b"\x1b",)
+        ends = [data.find(mark, found, limit) for mark in marks]
+        found = data.find(b"\n", min([end for end in ends if end >= 0], default=limit)) + 1
+    return 0
 
 
 class Search:
