@@ -239,6 +239,14 @@ async def test_line_end_within_a_control_string_ends_no_line() -> None:
     assert await found(shell, "ok") == Matched("ok", "stdout", 0, 15)
 
 
+async def test_kept_control_string_is_text_with_line_ends() -> None:
+    shell = a_shell()
+    write(shell, b"\x1b]0;x\nneedle\x07ok\nneedle real\n")
+    end(shell)
+    matched = await found(shell, "needle", strip=False)
+    assert matched == Matched("needle\x07ok", "stdout", 6, 15)
+
+
 @pytest.mark.parametrize("unit", [b"\x1b]%s\x07", b"\x1bP%s\x1b\\"])
 async def test_control_strings_full_of_line_ends_cost_few_searches(
     unit: bytes, monkeypatch: pytest.MonkeyPatch

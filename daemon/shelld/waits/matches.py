@@ -91,7 +91,7 @@ class _StreamSearch:
         start, text = kept.start, await self._lines(data)
         if not text:
             return None
-        while (middle := _line_start_near_middle(data)) is not None:
+        while (middle := _line_start_near_middle(data, strip=self._strip)) is not None:
             await checkpoint()
             if found := await self._lines(data[:middle]):
                 data, text = data[:middle], found
@@ -111,33 +111,35 @@ class _StreamSearch:
         return await self._filter.lines(piece.text)
 
 
-def _line_start_near_middle(data: bytes) -> int | None:
+def _line_start_near_middle(data: bytes, *, strip: bool) -> int | None:
     """Return the offset at which a line near the middle begins. Return None if no line is found
     except the first one.
 
-    A newline inside a control string does not end a line.
+    With `strip`, a newline inside a control string does not end a line.
     """
     middle = len(data) // 2
-    found = _line_start_before(data, middle) or _line_start_after(data, middle)
+    found = _line_start_before(data, middle, strip=strip) or _line_start_after(
+        data, middle, strip=strip
+    )
     return found if 0 < found < len(data) else None
 
 
-def _line_start_before(data: bytes, middle: int) -> int:
+def _line_start_before(data: bytes, middle: int, *, strip: bool) -> int:
     """Return the last offset up to `middle` at which a line begins; 0 if none is found."""
     found = data.rfind(b"\n", 0, middle) + 1
     for _ in range(_STRINGS):
-        begin = open_string(data, found)
+        begin = open_string(data, found) if strip else None
         if begin is None:
             return found
         found = data.rfind(b"\n", 0, begin) + 1
     return 0
 
 
-def _line_start_after(data: bytes, middle: int) -> int:
+def _line_start_after(data: bytes, middle: int, *, strip: bool) -> int:
     """Return the first offset after `middle` at which a line begins; 0 if none is found."""
     found = data.find(b"\n", middle) + 1
     for _ in range(_STRINGS):
-        begin = open_string(data, found)
+        begin = open_string(data, found) if strip else None
         if begin is None:
             return found
         # Go on at the end of the string. A string of 64 KiB may have as many newlines.
