@@ -50,13 +50,24 @@ if not os.fork():
     os.execvp(command[0], command)
 select.select([0, masters[-1]], [], [])
 """
+# This program runs a command on such a terminal, and passes no input on. The command stays in the
+# session of the program, as in most tests of programs that need a terminal.
+TERMINAL_OF_THE_SAME_NUMBER = """
+import ctypes, os, subprocess, sys, time
+folder, *command = sys.argv[1:]
+number = os.minor(os.fstat(0).st_rdev)
+masters = [os.open(f"{folder}/ptmx", os.O_RDWR | os.O_NOCTTY) for _ in range(number + 1)]
+ctypes.CDLL(None).unlockpt(masters[-1])
+subprocess.Popen(command, stdin=os.open(f"{folder}/{number}", os.O_RDWR | os.O_NOCTTY))
+time.sleep(300)
+"""
 
 
 @contextmanager
 def on_terminal(*command: str) -> Generator[tuple[int, Source]]:
     """Run a command on a terminal of its own, below this process."""
     pty = open_pty(Size(24, 80))
-    device = os.fstat(pty.slave).st_rdev
+    about = os.fstat(pty.slave)
     try:
         # SIGHUP must end the processes that relays leave behind, even if the tests run under
         # `nohup`.
@@ -65,7 +76,7 @@ def on_terminal(*command: str) -> Generator[tuple[int, Source]]:
             [*start, *command], stdin=pty.slave, stdout=pty.slave, stderr=pty.slave
         ) as child:
             try:
-                yield child.pid, Source(child.pid, (device,))
+                yield child.pid, Source(child.pid, (about.st_rdev,), instance=about.st_dev)
             finally:
                 child.kill()
     finally:
@@ -149,10 +160,23 @@ def test_hidden_reader_of_a_containers_terminal_does_not_read_ours() -> None:
         assert find(pid, ours, NO_ECHO, LONG_S) is None
 
 
+def test_reader_of_a_terminal_of_a_test_in_a_sandbox_does_not_read_ours(tmp_path: Path) -> None:
+    program = [sys.executable, "-c", TERMINAL_OF_THE_SAME_NUMBER, str(tmp_path)]
+    with on_terminal(*mounting(tmp_path), *program, "cat") as (pid, source):
+        # Without the instance, the two terminals look the same.
+        by_number = source._replace(instance=None)
+        wait_for(lambda: find(pid, by_number, LINES, SHORT_S) is not None, "cat to wait for input")
+        assert find(pid, source, LINES, LONG_S) is None
+
+
+def mounting(folder: Path) -> list[str]:
+    """Return the first words of a command that first mounts other terminals on a directory."""
+    return run_after('mount -t devpts -o newinstance,ptmxmode=666 devpts "$1"', str(folder))
+
+
 @pytest.fixture
 def relay_to_the_same_number(tmp_path: Path) -> list[str]:
-    mounted = run_after('mount -t devpts -o newinstance,ptmxmode=666 devpts "$1"', str(tmp_path))
-    return [*mounted, sys.executable, "-c", RELAY_TO_THE_SAME_NUMBER, str(tmp_path)]
+    return [*mounting(tmp_path), sys.executable, "-c", RELAY_TO_THE_SAME_NUMBER, str(tmp_path)]
 
 
 def test_reader_on_a_containers_terminal_behind_a_relay_is_found(

@@ -53,7 +53,8 @@ def wait_on(member: Member, source: Source) -> tuple[Wait, int] | None:
             return None
     for wait, descriptor in (member.reads or {}).get(source.file, ()):
         with contextlib.suppress(OSError):
-            if can_end(wait, descriptor):
+            is_ours = source.may_be(f"{wait.place}/fd/{descriptor}")
+            if is_ours and can_end(wait, descriptor):
                 return wait, descriptor
     return None
 

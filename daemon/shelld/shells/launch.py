@@ -218,8 +218,8 @@ class Launch:
         self._ours.append(self.stdout)
         self._theirs.append(slave)
         self._descriptors += [slave] * 3
-        mount = mount_of("/proc/self", slave)
-        self.input = TerminalInput(self.stdout, size, os.fstat(slave).st_rdev, mount)
+        about, mount = os.fstat(slave), mount_of("/proc/self", slave)
+        self.input = TerminalInput(self.stdout, size, about.st_rdev, mount, about.st_dev)
 
     def _open_input(self, *, merge: bool) -> None:
         self._theirs += os.pipe()

@@ -237,12 +237,18 @@ class TerminalInput(Input):
     """
 
     def __init__(
-        self, descriptor: int, size: Size, device: int = 0, mount: int | None = None
+        self,
+        descriptor: int,
+        size: Size,
+        device: int = 0,
+        mount: int | None = None,
+        instance: int | None = None,
     ) -> None:
         super().__init__(descriptor)
-        # The device number of the slave side, and its mount, as in `Source`.
+        # The device number of the slave side, its mount, and its instance, as in `Source`.
         self.device = device
         self._mount = mount
+        self._instance = instance
         self.sizes = collections.deque((Resize(1, 0, size),), _MAX_SIZES)
         self.dialogue = Dialogue()
         self.ask_position: Callable[[], None] | None = None
@@ -347,7 +353,7 @@ class TerminalInput(Input):
     def source(self) -> Source:
         """Return the terminal to which this input goes. Raises OSError."""
         group = foreground_group(self._open_descriptor()) or 0
-        return Source(group, (self.device,), self._mount)
+        return Source(group, (self.device,), self._mount, self._instance)
 
     def unread_bytes(self) -> int:
         """Return the number of unread bytes, including the queued ones. Raises OSError."""

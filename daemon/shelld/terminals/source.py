@@ -24,11 +24,24 @@ class Source(NamedTuple):
 
     `file`: the device number of a terminal, or device and inode of a pipe. `mount`: the mount
     through which the daemon has opened the terminal (see mnt_id in proc_pid_fdinfo(5)), if known.
+
+    `instance`: the device number of the file system (devpts) of a terminal, if known. A terminal of
+    another instance, as in a sandbox, may have the same number as our terminal.
     """
 
     group: int | None
     file: tuple[int, ...]
     mount: int | None = None
+    instance: int | None = None
+
+    def may_be(self, path: str) -> bool:
+        """Return whether a file with the device number of this terminal may be this terminal.
+        Raises OSError.
+        """
+        if self.instance is None:
+            return True
+        about = os.stat(path)
+        return about.st_rdev == OWN_TERMINAL or about.st_dev == self.instance
 
 
 def file_of(descriptor: int | str) -> tuple[int, ...]:
