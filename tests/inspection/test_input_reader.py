@@ -252,6 +252,12 @@ def test_program_that_passes_input_on_to_a_connection_is_likely_at_best(
     [
         ("socket.create_connection(server.getsockname())", False),
         ("socket.socket(type=socket.SOCK_DGRAM)", False),
+        pytest.param(
+            "socket.socket(type=socket.SOCK_RAW, proto=254)",
+            False,
+            marks=pytest.mark.skipif(os.geteuid() != 0, reason="Only root opens raw sockets"),
+        ),
+        ("socket.socket(socket.AF_NETLINK, socket.SOCK_RAW)", True),
         ("server", True),
         # Every event loop has such a pair for itself.
         ("(pair := socket.socketpair())[0]", True),

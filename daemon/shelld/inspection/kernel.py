@@ -43,6 +43,8 @@ TERMINAL_MASTER: Final = os.makedev(5, 2)
 _LINKS_OF_ONE_THREAD: Final = 3
 # The first of the major numbers of pseudo-terminals.
 _PTS_MAJOR: Final = 136
+# The beginnings of the names of protocols that reach only this system.
+_LOCAL_PROTOCOLS: Final = (b"UNIX", b"NETLINK")
 _WRITTEN: Final = re.compile(rb"^wchar:\s*(\d+)", re.MULTILINE)
 _MASTER_INDEX: Final = re.compile(r"^tty-index:\s*(\d+)", re.MULTILINE)
 
@@ -206,12 +208,16 @@ def file_behind(
 
 
 def network_sockets(wait: Wait) -> set[int]:
-    """Return the inodes of the TCP and UDP sockets from which a thread waits to read."""
+    """Return the inodes of the network sockets from which a thread waits to read.
+
+    Sockets of all protocols count, because data can come over Bluetooth, from the host of a virtual
+    machine, or in raw packets. Only sockets of this system itself do not count.
+    """
     found: set[int] = set()
     for descriptor in wait.descriptors:
         with contextlib.suppress(OSError):
             protocol = _protocol(wait.place, descriptor)
-            if protocol.startswith((b"TCP", b"UDP", b"MPTCP")):
+            if protocol and not protocol.startswith(_LOCAL_PROTOCOLS):
                 found.add(os.stat(f"{wait.place}/fd/{descriptor}").st_ino)
     return found
 
