@@ -279,6 +279,23 @@ def test_program_that_waits_for_the_network_too_is_proved_later(
             assert (found.is_proved, found.is_blocking) == (True, is_blocking)
 
 
+@pytest.mark.parametrize(("seconds", "is_blocking"), [(300, False), (0, True)])
+def test_program_that_waits_for_a_timer_too_is_proved_later(
+    seconds: int, is_blocking: bool
+) -> None:
+    code = (
+        "import ctypes, select; clib = ctypes.CDLL(None); timer = clib.timerfd_create(1, 0);"
+        f" when = (ctypes.c_long * 4)(0, 0, {seconds}, 0);"
+        " clib.timerfd_settime(timer, 0, when, None);"
+        " polled = select.epoll(); polled.register(0, 1); polled.register(timer, 1); polled.poll()"
+    )
+    with on_terminal(sys.executable, "-c", code) as (pid, source):
+        wait_for(lambda: find(pid, source, LINES, SHORT_S) is not None, "the program to wait")
+        found = find(pid, source, LINES, SHORT_S)
+        assert found is not None
+        assert (found.is_proved, found.is_blocking) == (True, is_blocking)
+
+
 def test_program_waits_for_the_network_if_another_thread_does() -> None:
     code = (
         'import os, socket, threading; server = socket.create_server(("127.0.0.1", 0));'

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from shelld.inspection.delivery import Hop, has_unread_output, is_on_its_way, wait_on
-from shelld.inspection.kernel import Process, name_of, network_sockets
+from shelld.inspection.kernel import Process, has_timer, name_of, network_sockets
 from shelld.inspection.member import Member, look_at
 from shelld.inspection.members import members
 from shelld.inspection.relays import NOT_PASSED, passes_on
@@ -179,7 +179,11 @@ def _reader(members: list[Member], target: InputState, budget: _Budget) -> Found
                 if len(hops) > 1 and (is_on_its_way(hops) or has_unread_output(hops, members)):
                     return None
                 program = name_of(member.pid)
-                is_timed = wait.is_read and target.read_has_limit and source == target.source
+                is_timed = (
+                    target.read_has_limit and source == target.source
+                    if wait.is_read
+                    else has_timer(wait, lambda: budget.is_spent)
+                )
                 is_sure = not passed.is_uncertain and source not in beside
                 has_else = not is_only_read and _has_far_end(member, budget)
                 is_blocking = is_sure and not (wait.has_limit or is_timed or has_else)

@@ -45,6 +45,8 @@ _LINKS_OF_ONE_THREAD: Final = 3
 _PTS_MAJOR: Final = 136
 # The beginnings of the names of protocols that reach only this system.
 _LOCAL_PROTOCOLS: Final = (b"UNIX", b"NETLINK")
+_TIMER_FILE: Final = "anon_inode:[timerfd]"
+_UNSET_TIMER: Final = re.compile(rb"^it_value: \(0, 0\)", re.MULTILINE)
 _WRITTEN: Final = re.compile(rb"^wchar:\s*(\d+)", re.MULTILINE)
 _MASTER_INDEX: Final = re.compile(r"^tty-index:\s*(\d+)", re.MULTILINE)
 
@@ -220,6 +222,21 @@ def network_sockets(wait: Wait) -> set[int]:
             if protocol and not protocol.startswith(_LOCAL_PROTOCOLS):
                 found.add(os.stat(f"{wait.place}/fd/{descriptor}").st_ino)
     return found
+
+
+def has_timer(wait: Wait, is_spent: Callable[[], bool]) -> bool:
+    """Return whether a thread waits for a timer too: see timerfd_create(2). A timer that is not set
+    does not count. Returns True if there is no time to find out (`is_spent`).
+    """
+    for descriptor in wait.descriptors:
+        if is_spent():
+            return True
+        with contextlib.suppress(OSError):
+            if os.readlink(f"{wait.place}/fd/{descriptor}") == _TIMER_FILE:
+                about = read_short_file(f"{wait.place}/fdinfo/{descriptor}")
+                if _UNSET_TIMER.search(about) is None:
+                    return True
+    return False
 
 
 def has_local_socket(place: str) -> bool:
