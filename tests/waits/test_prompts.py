@@ -209,6 +209,19 @@ def test_cheap_look_serves_one_result(looks: list[State], monkeypatch: pytest.Mo
     assert [state_of(shell), state_of(shell)] == looks
 
 
+def test_cheap_looks_in_quick_succession_serve_several_results(
+    looks: list[State], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prompts, "_SUCCESSION", 1e9)
+    monkeypatch.setattr(prompts, "_EXPENSIVE_S", 0.002)
+    shell = Shell("shell_a")
+    shell.started()
+    last = state_of(shell)
+    while state_of(shell) is not last:
+        last = looks[-1]
+    assert len(looks) > 1
+
+
 def test_wait_does_not_reuse_the_look_of_a_result(looks: list[State]) -> None:
     shell = Shell("shell_a")
     shell.started()

@@ -25,6 +25,10 @@ _DELIVERY_S: Final = 0.05
 # If a program waits with a time limit, it counts as waiting for the user after this time without
 # output. Before that, the program may wait for an answer of its terminal.
 _TIMER_MS: Final = 100
+# Looks in quick succession count as one: if the pause between two looks is at most this multiple of
+# the cost of the first one, the costs are added up. Many waits may end at the same time, and their
+# cheap looks would hold up other requests together.
+_SUCCESSION: Final = 2
 # A look that costs more than this is expensive. Later calls of `state_of` return the result of this
 # look again, for `_REUSED` times the cost of the look, but at most for `_LONGEST_REUSE_S`.
 _EXPENSIVE_S: Final = 0.002
@@ -94,14 +98,26 @@ _NOTHING: Final = State(None, is_stopped=False)
 
 
 class _Look(NamedTuple):
-    """The result of an expensive look.
+    """The result of a look. `cost_s`: the cost of this look and of those just before it.
 
-    The result is used again until `good_until` (time.monotonic()), or until output or input comes.
+    If the cost is high, the result is used again until `good_until` (time.monotonic()), or until
+    output or input comes.
     """
 
     state: State
     activity: object
-    good_until: float
+    cost_s: float
+    ended_at: float
+
+    @property
+    def good_until(self) -> float:
+        if self.cost_s <= _EXPENSIVE_S:
+            return self.ended_at
+        return self.ended_at + min(_REUSED * self.cost_s, _LONGEST_REUSE_S)
+
+    def is_just_before(self, began_at: float) -> bool:
+        """Whether a look that began at `began_at` follows this look in quick succession."""
+        return began_at - self.ended_at <= _SUCCESSION * self.cost_s
 
 
 _looks: Final[WeakKeyDictionary[Shell, _Look]] = WeakKeyDictionary()
@@ -137,7 +153,7 @@ def prompt_of(shell: Shell) -> Prompt | None:
 
 
 def _look_at(shell: Shell) -> State:
-    began, activity = time.thread_time(), shell.activity
+    began, began_at, activity = time.thread_time(), time.monotonic(), shell.activity
     try:
         state = _state_of(shell)
     except Exception as error:
@@ -145,10 +161,10 @@ def _look_at(shell: Shell) -> State:
         # output.
         answer_for(error, "the look at a command's processes")
         state = _NOTHING
-    if (cost := time.thread_time() - began) > _EXPENSIVE_S:
-        _looks[shell] = _Look(
-            state, activity, time.monotonic() + min(_REUSED * cost, _LONGEST_REUSE_S)
-        )
+    cost_s, last = time.thread_time() - began, _looks.get(shell)
+    if last is not None and last.is_just_before(began_at):
+        cost_s += last.cost_s
+    _looks[shell] = _Look(state, activity, cost_s, time.monotonic())
     return state
 
 
