@@ -19,6 +19,7 @@ from shelld.inspection.socket_news import SocketNews, Watch
 from shelld.inspection.sockets import Socket
 from shelld.shells.shell import Shell
 from shelld.terminals.input import PipeInput
+from shelld.waits import pauses
 from shelld.waits.pauses import Pauses
 from shelld_protocol.structs import Listener, Prompt
 
@@ -147,3 +148,24 @@ async def test_prompt_ends_if_input_closes_while_the_event_is_sent(
     await PromptFollower(Turns(), feed).run()
     assert not shell.has_ended
     assert told == [asked, None]
+
+
+async def test_prompt_that_is_older_than_the_subscription_is_reported(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = Prompt("proved", True, None, None, os.getpid(), "bash", 100_000_000, "Name?")
+
+    async def tell(_name: str, _type: type, *, prompt: Prompt | None) -> None:
+        assert prompt is asked
+        shell.end(0, None)
+
+    def prompt_of(_shell: Shell) -> Prompt:
+        return asked
+
+    monkeypatch.setattr(followers, "settled_prompt_of", prompt_of)
+    monkeypatch.setattr(Shell, "quiet_s", 100_000.0)
+    monkeypatch.setattr(pauses, "_LAST_PAUSE_S", 3_600.0)
+    feed: Any = SimpleNamespace(shell=shell, send_fact=tell)
+    with anyio.fail_after(60):
+        await PromptFollower(Turns(), feed).run()
+    assert shell.has_ended

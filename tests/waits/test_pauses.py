@@ -14,4 +14,7 @@ def test_pause_grows_with_the_silence_up_to_a_limit(
     monkeypatch: pytest.MonkeyPatch, quiet_s: float, expected: float
 ) -> None:
     monkeypatch.setattr(Shell, "quiet_s", quiet_s)
-    assert Pauses(Turns()).next(Shell("x")) == pytest.approx(expected)
+    pauses = Pauses(Turns())
+    assert pauses.next(Shell("x")) == pytest.approx(0.01)
+    pauses.begin_look()
+    assert pauses.next(Shell("x")) == pytest.approx(expected)

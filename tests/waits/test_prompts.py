@@ -17,6 +17,7 @@ from shelld.inspection import input_reader
 from shelld.inspection.input_reader import Found, Seen
 from shelld.shells.shell import Shell
 from shelld.terminals.input import PipeInput
+from shelld.waits import pauses as pauses_of_looks
 from shelld.waits import prompts
 from shelld.waits.pauses import Pauses
 from shelld.waits.prompts import (
@@ -152,7 +153,22 @@ def test_pause_grows_with_the_quiet(
     shell: Shell, monkeypatch: pytest.MonkeyPatch, quiet_s: float, pause: float
 ) -> None:
     started_ago(quiet_s, shell, monkeypatch)
-    assert Pauses(Turns()).next(shell) == pytest.approx(pause, rel=0.5, abs=0.5 * pause + 0.2)
+    pauses = Pauses(Turns())
+    pauses.begin_look()
+    assert pauses.next(shell) == pytest.approx(pause, rel=0.5, abs=0.5 * pause + 0.2)
+
+
+async def test_wait_finds_a_prompt_that_is_older_than_the_wait(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def takes_input(_shell: Shell) -> bool:
+        return True
+
+    monkeypatch.setattr(prompts, "takes_input", takes_input)
+    monkeypatch.setattr(pauses_of_looks, "_LAST_PAUSE_S", 3_600.0)
+    started_ago(100_000, shell, monkeypatch)
+    with anyio.fail_after(60):
+        assert await wait_for_prompt(shell, math.inf, Pauses(Turns())) is PROMPT
 
 
 async def test_costly_looks_are_rare(shell: Shell) -> None:

@@ -30,15 +30,19 @@ class Pauses:
     """The pauses between looks at a shell. The pauses grow while the shell is quiet.
 
     So soon after the last output of a program, a look finds out whether the program waits. A
-    program that stays quiet is rarely looked at.
+    program that stays quiet is rarely looked at. The first look does not wait for the quiet time,
+    because the program may have waited since long before the looks began.
     """
 
     def __init__(self, looks: Turns) -> None:
         self._looks = looks
         self._cost_s = 0.0
+        self._has_looked = False
 
     def next(self, shell: Shell) -> float:
         """Return the seconds until the next look."""
+        if not self._has_looked:
+            return self.shortest
         return max(self.shortest, min(shell.quiet_s / _QUIET_DIVISOR, _LAST_PAUSE_S))
 
     @property
@@ -71,6 +75,7 @@ class Pauses:
     def begin_look(self) -> None:
         """Begin a look that takes several turns."""
         self._cost_s = 0.0
+        self._has_looked = True
 
     async def in_turn(self, part: Callable[[], T]) -> T:
         """Wait for a turn, do a part of a look, and record its processor time."""
