@@ -140,7 +140,7 @@ aborter.abort();
 found.abortedStream.push((await failure(aborted.next())).code);
 
 const nested = (levels) => (levels ? [nested(levels - 1)] : 1);
-const unfit = [{ timeout: NaN }, { env: { a: "\ud83d" } }, { env: { "\ud83d": "a" } }, { env: nested(399) }];
+const unfit = [{ timeout: NaN }, { timeout: 5000n }, { env: { a: "\ud83d" } }, { env: { "\ud83d": "a" } }, { env: nested(399) }];
 found.unfit = await Promise.all(
   unfit.map(async (each) => (await failure(again.bash("true", each))).data.parameter),
 );
@@ -150,12 +150,17 @@ const [small, large] = ["x", "x".repeat(200_000)].map((stdin) => failure(modest.
 found.tooLarge = [await small, (await large).data.max_message_bytes];
 await modest.close();
 
+const patient = new Client({ command, startTimeout: Infinity });
+found.patient = (await patient.bash("echo ok")).stdout;
+await patient.close();
+
 const awaited = await again.start("echo one; echo 'two (2)'; sleep 300");
 found.waitFor = [
   (await awaited.waitFor({ text: "two (2)" })).line,
   (await failure(awaited.waitFor({ text: "one", timeout: 100 }))) instanceof WaitTimedOut,
   (await awaited.output()).stdout,
   (await failure(awaited.waitFor({}))).name,
+  (await failure(awaited.waitFor({ port: NaN }))).kind,
 ];
 const twice = [];
 for (const _ of "12") for await (const each of awaited) { twice.push(each.text); break; }

@@ -22,7 +22,7 @@ export interface ConnectionOptions {
   args?: readonly string[];
   cwd?: string;
   env?: NodeJS.ProcessEnv;
-  /** The time for the daemon's first answer, in milliseconds. Default: 10,000. */
+  /** The time for the daemon's first answer, in milliseconds. Default: 10,000. May be Infinity. */
   startTimeout?: number;
 }
 
@@ -35,6 +35,8 @@ interface Pending {
 
 const STDERR_TAIL = 8192;
 const START_TIMEOUT_MS = 10_000;
+// Node fires a timer at once if its time is longer. This is about 25 days.
+const LONGEST_TIMER_MS = 2 ** 31 - 1;
 // The maximum size of other text before the first answer, such as the banner of ssh.
 const MAX_BANNER = 64 * 1024;
 // An answer has at most two streams of 16 MiB, and a byte of a stream can take six bytes in JSON.
@@ -83,7 +85,7 @@ export class Connection {
     child.stdout?.on("end", closed("output"));
     const timer = setTimeout(
       () => this.#giveUp(`the daemon gave no answer within ${startTimeout} ms`),
-      startTimeout,
+      Math.min(startTimeout, LONGEST_TIMER_MS),
     );
     this.#ended = new Promise((resolve) => {
       const end = (message: string) => {

@@ -184,7 +184,7 @@ function conditionOf(what: Condition): [Omit<BashOutputParams, "bash_id">, strin
     throw new TypeError("waitFor needs a text, a pattern or a port, and only one of them");
   }
   if ("port" in what) {
-    const port = what.port ? { port: what.port } : {};
+    const port = what.port === 0 ? {} : { port: what.port };
     const deed = what.port ? `listen on port ${what.port}` : "listen on a port";
     return [{ until: "listening", ...port }, deed];
   }

@@ -1,8 +1,9 @@
 /**
  * Refuses params that JSON does not have, or that the daemon could not read.
  *
- * `JSON.stringify` would turn NaN and infinity into null, which stands for a default. The daemon's
- * error about a message that it cannot read does not name the request.
+ * `JSON.stringify` would turn NaN and infinity into null, which stands for a default, and refuses a
+ * bigint without a name. The daemon's error about a message that it cannot read does not name the
+ * request.
  */
 
 import { ShelldError } from "./errors.js";
@@ -13,7 +14,7 @@ const MAX_LEVELS = 400;
 
 /** Throws `ShelldError` with the kind "invalid_params". `name` is the name of the value. */
 export function checkJson(value: unknown, name = "", level = 2): void {
-  if (typeof value === "number" && !Number.isFinite(value)) {
+  if ((typeof value === "number" && !Number.isFinite(value)) || typeof value === "bigint") {
     throw refused(name, `${value} is no number in JSON`);
   } else if (typeof value === "string" && hasLoneSurrogate(value)) {
     throw refused(name, "must not contain lone surrogates");
