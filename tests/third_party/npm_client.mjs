@@ -104,7 +104,7 @@ void twoReads.output();
 found.offsets = [asked[2].stdout_offset, asked[2].stderr_offset];
 
 const restarts = [];
-const onRestart = (cause) => {
+const onRestart = async (cause) => {
   restarts.push(cause.message);
   throw new Error("calls go on");
 };

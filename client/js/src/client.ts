@@ -28,9 +28,10 @@ export interface ClientOptions extends ConnectionOptions {
   restart?: boolean;
   /**
    * Called once for each new daemon, before the daemon takes calls. `cause` says how the last
-   * daemon ended. An exception becomes a warning of the process.
+   * daemon ended. An exception becomes a warning of the process, and so does a rejection of a promise
+   * that it returns.
    */
-  onRestart?: (cause: DaemonExited) => void;
+  onRestart?: (cause: DaemonExited) => void | Promise<void>;
 }
 
 /** Options of a command, besides its text. */
@@ -170,12 +171,14 @@ export class Client implements AsyncDisposable {
       throw error;
     }
     this.#replacement = this.#cause = null;
-    try {
-      this.#options.onRestart?.(cause);
-    } catch (error) {
-      // The daemon is ready, so the calls that wait for it must go on.
-      process.emitWarning(error instanceof Error ? error : String(error));
-    }
+    // The daemon is ready, so the calls that wait for it must go on.
+    this.#tellOfRestart(cause).catch((error: unknown) =>
+      process.emitWarning(error instanceof Error ? error : String(error)),
+    );
     return connection;
+  }
+
+  async #tellOfRestart(cause: DaemonExited): Promise<void> {
+    await this.#options.onRestart?.(cause);
   }
 }
