@@ -139,6 +139,22 @@ found.abortedStream = [(await aborted.next()).value.text];
 aborter.abort();
 found.abortedStream.push((await failure(aborted.next())).code);
 
+// Node warns of a leak if a signal has more than ten listeners.
+const leaks = [];
+process.on("warning", ({ name }) => { if (name.startsWith("MaxListeners")) leaks.push(name); });
+const common = new AbortController();
+const { signal } = common;
+const [calls, streams] = [[...Array(6)], [...Array(6)]].map((each) => each.map(() => "sleep 300"));
+const ends = [
+  ...calls.map((each) => failure(again.bash(each, { session: null, signal }))),
+  ...streams.map((each) => failure(again.stream(each, { session: null, signal }).next())),
+];
+common.abort();
+found.commonSignal = [(await Promise.all(ends)).every(Boolean), leaks];
+const waited = (await again.start("sleep 300"))[Symbol.asyncIterator]();
+const never = waited.next();
+found.leftWhileWaiting = [(await waited.return()).done, (await never).done, (await waited.next()).done];
+
 const nested = (levels) => (levels ? [nested(levels - 1)] : 1);
 const unfit = [{ timeout: NaN }, { timeout: 5000n }, { env: { a: "\ud83d" } }, { env: { "\ud83d": "a" } }, { env: nested(399) }];
 found.unfit = await Promise.all(

@@ -96,6 +96,8 @@ def test_compiled_client_drives_a_daemon(package: Path) -> None:
         "refused": "spawn_failed",
         "handed": ["running", "invalid_params"],
         "abortedStream": ["so far\n", -32800],
+        "commonSignal": [True, []],
+        "leftWhileWaiting": [True, True, True],
         "unfit": ["timeout", "timeout", "env.a", "env", "env"],
         "fit": "😀\n",
         "tooLarge": [None, 102_400],

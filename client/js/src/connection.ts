@@ -13,6 +13,7 @@ import { Events } from "./events.js";
 import { checkJson } from "./json.js";
 import { eventIn, type Message, messageAfterBanner, messageIn } from "./messages.js";
 import { Readers } from "./readers.js";
+import { onAbort } from "./signals.js";
 import type { Methods, SubscribeParams, SubscribeResult } from "./types.js";
 
 export interface ConnectionOptions {
@@ -134,12 +135,12 @@ export class Connection {
       checkJson(params);
       const frame = framed({ id, method, params });
       const abort = () => this.#send({ method: "$/cancelRequest", params: { id } });
-      signal?.addEventListener("abort", abort, { once: true });
+      const revoke = signal ? onAbort(signal, abort) : null;
       const continued =
         method === "subscribe" ? (params as SubscribeParams).subscription : undefined;
       if (continued !== undefined) this.#readers.expect(continued);
       const settle = () => {
-        signal?.removeEventListener("abort", abort);
+        revoke?.();
         if (continued !== undefined && this.#readers.answered(continued)) {
           this.#unsubscribe(continued);
         }

@@ -160,8 +160,25 @@ export class Job implements AsyncIterable<ShellEvent>, AsyncDisposable {
    *
    * Each iteration has a subscription of its own, which begins and ends with the iteration.
    */
-  async *[Symbol.asyncIterator](): AsyncGenerator<ShellEvent, undefined> {
+  [Symbol.asyncIterator](): AsyncIterableIterator<ShellEvent> {
     const events: Events = new Events(() => this.#connection.forget(events), true);
+    const items = this.#events(events);
+    let isLeft = false;
+    return {
+      next: async () => (isLeft ? { value: undefined, done: true } : items.next()),
+      // The generator's own `return` would wait until a pending `next` has an event.
+      return: async () => {
+        isLeft = true;
+        events.end();
+        return { value: undefined, done: true };
+      },
+      [Symbol.asyncIterator]() {
+        return this;
+      },
+    };
+  }
+
+  async *#events(events: Events): AsyncGenerator<ShellEvent, undefined> {
     try {
       const kinds: ("output" | "prompt" | "exit")[] = ["output", "prompt", "exit"];
       const params = { bash_id: this.id, events: kinds, ...this.#options };

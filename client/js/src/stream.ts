@@ -9,6 +9,7 @@ import { ShelldError } from "./errors.js";
 import { Events } from "./events.js";
 import { withoutGaps } from "./output.js";
 import { commandResult } from "./results.js";
+import { onAbort } from "./signals.js";
 import type { BackgroundResult, BashParams, BashResult, OutputEvent } from "./types.js";
 
 export class Stream implements AsyncIterableIterator<OutputEvent> {
@@ -30,11 +31,8 @@ export class Stream implements AsyncIterableIterator<OutputEvent> {
       );
     }, true);
     // The request then fails. The iteration also fails, after the output that has come.
-    const abort = () => this.#abort.abort();
-    signal?.addEventListener("abort", abort, { once: true });
-    this.result = this.#run(connection, params, signal).finally(() =>
-      signal?.removeEventListener("abort", abort),
-    );
+    const revoke = signal ? onAbort(signal, () => this.#abort.abort()) : null;
+    this.result = this.#run(connection, params, signal).finally(() => revoke?.());
     // The iteration throws the error as well, so nobody needs to handle the rejection of `result`.
     this.result.catch(() => {});
     this.#items = this.#outputs(connection, params);
