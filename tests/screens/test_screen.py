@@ -261,8 +261,12 @@ async def test_number_of_processes_is_limited(
 
 
 @pytest.mark.slow
-async def test_many_looks_at_once_share_the_processes(screens: Screens) -> None:
-    terminals = [Terminal(screens) for _ in range(screens_module.MAX_PROCESSES + 8)]
+async def test_many_looks_at_once_share_the_processes(
+    screens: Screens, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit = screens_module.MAX_CAPTURES
+    monkeypatch.setattr(screens_module, "MAX_PROCESSES", limit)
+    terminals = [Terminal(screens) for _ in range(limit + 8)]
     most = 0
 
     async def capture(terminal: Terminal) -> None:
@@ -275,7 +279,18 @@ async def test_many_looks_at_once_share_the_processes(screens: Screens) -> None:
         async with anyio.create_task_group() as tasks:
             for terminal in terminals:
                 tasks.start_soon(capture, terminal)
-    assert 0 < most <= screens_module.MAX_PROCESSES
+    assert 0 < most <= limit
+
+
+async def test_screens_keep_their_processes_between_looks(screens: Screens) -> None:
+    terminals = [Terminal(screens) for _ in range(screens_module.MAX_CAPTURES + 4)]
+    for terminal in terminals:
+        await terminal.lines()
+    first = set(helpers())
+    assert len(first) == len(terminals)
+    for terminal in terminals:
+        await terminal.lines()
+    assert set(helpers()) == first
 
 
 async def test_unused_process_is_ended(screens: Screens, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -409,7 +424,7 @@ async def test_looks_at_one_screen_hold_up_no_other_screen(screens: Screens) -> 
     (helper,) = helpers()
     os.kill(helper, signal.SIGSTOP)
     async with anyio.create_task_group() as tasks:
-        for _ in range(screens_module.MAX_PROCESSES):
+        for _ in range(screens_module.MAX_CAPTURES):
             tasks.start_soon(slow.lines)
         await anyio.wait_all_tasks_blocked()
         assert await other.lines() == ["", "", ""]

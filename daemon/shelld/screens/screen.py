@@ -103,7 +103,7 @@ class Screen:
         self.is_in_use = False
         # The number of followers that report the changes of the screen to a client.
         self.followers = 0
-        # This semaphore limits the number of captures at once to the maximum number of processes.
+        # This semaphore limits the number of captures at once.
         self._captures = captures
         self._make_room = make_room
         self._pool = pool

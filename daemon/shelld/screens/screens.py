@@ -1,7 +1,8 @@
 """The screens of all commands with a terminal.
 
 Each terminal gets a screen when a client wants to see it, or when its program asks for the position
-of the cursor. At most `MAX_PROCESSES` helper processes live at once.
+of the cursor. At most `MAX_PROCESSES` helper processes live at once, and at most `MAX_CAPTURES` of
+them work at once.
 """
 
 from __future__ import annotations
@@ -20,7 +21,10 @@ from shelld.screens.screen import Screen, directory_of_avt
 from shelld.terminals.input import TerminalInput
 from shelld_protocol.errors import RpcError, unavailable
 
-MAX_PROCESSES: Final = 16
+# If more screens than this are in use, they take turns. Then nearly every capture starts a process,
+# which shows the screen again from the kept output.
+MAX_PROCESSES: Final = 64
+MAX_CAPTURES: Final = 16
 # The number of seconds after which an unused helper process is ended.
 IDLE_S: Final = 60.0
 
@@ -31,7 +35,7 @@ class Screens:
     def __init__(self, pool: RunnerPool, start: Callable[[Callable[[], Awaitable[None]]], None]):
         self._pool = pool
         self._start = start
-        self._captures = anyio.Semaphore(MAX_PROCESSES)
+        self._captures = anyio.Semaphore(MAX_CAPTURES)
         self._screens: dict[TerminalInput, Screen] = {}
 
     def watch(self, terminal: TerminalInput, output: StreamStore) -> None:
