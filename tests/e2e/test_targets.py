@@ -256,6 +256,20 @@ def test_session_belongs_to_the_target_of_its_first_command(hub: RawDaemon) -> N
         hub.call("close_session", {"session": session})
 
 
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_tool_refuses_a_session_at_a_target(hub: RawDaemon, dry_run: bool) -> None:
+    hub.bash("true", session="there", target="box")
+    arguments = {"command": "true", "session": "there"}
+    call = {"name": "Bash", "arguments": arguments, "context": {"dry_run": dry_run}}
+    result = hub.call("call_tool", call)
+    assert not result["success"]
+    assert "Session there is at target box" in result["error"]
+    hub.call("close_session", {"session": "there"})
+    assert hub.call("call_tool", call)["success"]
+    if not dry_run:
+        hub.call("close_session", {"session": "there"})
+
+
 def test_session_that_could_not_start_at_a_target_is_free(hub: RawDaemon) -> None:
     with target(hub, "bad", "false"):
         refused = hub.fail("bash", {"command": "true", "session": "s", "target": "bad"})

@@ -153,7 +153,7 @@ reads, KillShell ends. Use neither & nor sleep: a server is up with until="liste
         self, request: RequestContext, context: ExecutionContext, params: dict[str, Any]
     ) -> ToolResult:
         _read_params(context, params)
-        result = await dry_run(request, _bash_params(context, params))
+        result = await dry_run(request, _bash_params(request, context, params))
         return ToolResult.ok(
             result.stdout, dry_run=True, command=result.command, verdict=result.verdict
         )
@@ -162,7 +162,7 @@ reads, KillShell ends. Use neither & nor sleep: a server is up with until="liste
         self, request: RequestContext, context: ExecutionContext, params: dict[str, Any]
     ) -> ToolResult:
         read_params = _read_params(context, params)
-        bash_params = _bash_params(context, params)
+        bash_params = _bash_params(request, context, params)
         manager, session = request.daemon.manager, bash_params.session
         command, description = bash_params.command, bash_params.description
         session_cwd = None
@@ -237,8 +237,14 @@ def _read_params(context: ExecutionContext, params: dict[str, Any]) -> BashOutpu
     return read_params
 
 
-def _bash_params(context: ExecutionContext, params: dict[str, Any]) -> BashParams:
+def _bash_params(
+    request: RequestContext, context: ExecutionContext, params: dict[str, Any]
+) -> BashParams:
+    """Return the parameters of a command. Raises `RpcError` (invalid_params)."""
     session = params.pop("session", None) or context.session_id or DEFAULT_SESSION
+    if (target := request.daemon.targets.place_of(session)) is not None:
+        # A tool runs commands only here, and a session is in one place.
+        raise invalid_params(f"Session {session:.100} is at target {target}", "session")
     cwd = params.pop("cwd", None)
     # `working_dir` may be a `Path` if the caller is Python code.
     if working_dir := os.fspath(context.working_dir):
