@@ -131,6 +131,26 @@ def test_command_can_end_with_its_client(shared: Lasting) -> None:
         assert not is_alive(shell["pid"])
 
 
+@pytest.mark.parametrize("key", [None, "build"])
+def test_command_that_starts_after_its_client_is_lost_can_end_with_it(
+    user: Lasting, key: str | None
+) -> None:
+    options = {"on_disconnect": "kill", "idempotency_key": key}
+    with user.attach("--", "--max-in-flight", "1") as first:
+        pid = daemon_pid(first)
+        first.request("bash", {"command": "sleep 301", "on_disconnect": "kill"})
+        first.request("bash", {"command": "sleep 302", **options})
+        wait_for(lambda: user.list()[0]["shellsRunning"] == 1)
+        kill_attach(first)
+    with user.attach() as second:
+        assert daemon_pid(second) == pid
+        shells = second.call("list_shells")["shells"]
+        assert {shell["command"] for shell in shells} == {"sleep 301", "sleep 302"}
+        for shell in shells:
+            wait = {"bash_id": shell["bash_id"], "until": "exit", "wait": 20_000}
+            assert second.call("bash_output", wait)["status"] == "killed"
+
+
 @pytest.mark.parametrize(("on_disconnect", "status"), [(None, "running"), ("kill", "killed")])
 def test_command_at_a_target_outlives_its_client(
     user: Lasting, on_disconnect: str | None, status: str

@@ -127,7 +127,7 @@ async def _answer(
                 # the cancellation end this task.
                 await anyio.lowlevel.checkpoint()
         except anyio.get_cancelled_exc_class():
-            if context.is_left:
+            if context.leaves_command:
                 shell.release()
             else:
                 await _kill(context, shell)
@@ -165,7 +165,7 @@ async def _answer_again(
                 await shell.recorder.settle()
             answer = await result_of(context, params, shell)
         except anyio.get_cancelled_exc_class():
-            if context.is_left:
+            if context.leaves_command:
                 shell.release()
             elif not (params.run_in_background or shell.is_in_foreground):
                 await _kill(context, shell)

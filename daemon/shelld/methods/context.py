@@ -194,7 +194,7 @@ class RequestContext(Struct, eq=False):
     deferral: Deferral | None = None
     result_at_stop: object = None
     passed_on: PassedOn | None = None
-    # True if the command goes on although the request is cancelled.
+    # True if the client was lost before the request has ended.
     is_left: bool = False
     # True if the command ends when its client is lost.
     ends_with_client: bool = False
@@ -215,6 +215,12 @@ class RequestContext(Struct, eq=False):
         """Record that the request was cancelled or answered."""
         self.is_over = True
         self._tell_of_progress()
+
+    @property
+    def leaves_command(self) -> bool:
+        """True if the command goes on although the request is cancelled."""
+        # The command may have started only after the client was lost.
+        return self.is_left and not self.ends_with_client
 
     def leave_command(self) -> None:
         """Move the command to the background, because the client is lost.
