@@ -54,6 +54,9 @@ class _Mailbox:
         # The function to call with the result, if nobody will take the result from the mailbox.
         self._abandoned: Callable[[bytes], None] | None = None
         self._answer: bytes | None = None
+        # Whether the end was added. A second end would make the next `get` forget why the items
+        # have ended, because the ends would take turns.
+        self._has_end = False
 
     def _append(self, item: Item) -> None:
         raise NotImplementedError
@@ -69,11 +72,17 @@ class _Mailbox:
 
     def fail(self, error: ShellError) -> None:
         """Add the end, because `error` means that no more items will come."""
-        self._append(End(error))
+        self._add_end(End(error))
 
     def end(self) -> None:
         """Add the end, which wakes all waiting callers."""
-        self._append(End())
+        self._add_end(End())
+
+    def _add_end(self, end: End) -> None:
+        if not self._has_end:
+            self._append(end)
+            # Set this last. So if an interrupt comes earlier, another call adds the end.
+            self._has_end = True
 
     def take_event(self, event: Event) -> None:
         if isinstance(event, OutputEvent):

@@ -6,7 +6,7 @@ import gc
 import os
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias, cast
@@ -319,6 +319,41 @@ async def test_job_dropped_without_a_connection_is_killed(attached: Attached) ->
         gc.collect()
         read = await shell.bash_output(name, until="exit", wait=60_000)
         assert read.status == "killed"
+
+
+@pytest.fixture
+def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the clients give up soon when they attach again."""
+    monkeypatch.setattr("shelld_client.client.RECONNECT_S", 0.5)
+    monkeypatch.setattr("shelld_client.sync.RECONNECT_S", 0.5)
+
+
+@contextmanager
+def occupied(user: Lasting, shell: Shell) -> Iterator[None]:
+    """Let the connection be lost, and keep the daemon occupied for the block."""
+    lose_connection(shell)
+    with user.attach("--name", "work") as other:
+        assert other.call("ping") == {}
+        yield
+
+
+@pytest.mark.usefixtures("hurry")
+async def test_events_go_on_after_attempts_that_have_failed(
+    attached: Attached, user: Lasting
+) -> None:
+    async with attached() as shell, shell.events(events=["exit"]) as events:
+        with occupied(user, shell):
+            await has_lost_connection(shell)
+            for _ in range(4):
+                with pytest.raises(ShellError):
+                    await anext(events)
+        # The daemon may not have noticed yet that the other client has left.
+        with anyio.fail_after(60):
+            while True:
+                with suppress(ShellError):
+                    await shell.bash("exit 3")
+                    break
+        assert (await anext(events)).exit_code == 3
 
 
 async def test_daemon_that_died_is_not_replaced(attached: Attached) -> None:
