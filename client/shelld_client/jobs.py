@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self, Unpack, overload
@@ -132,15 +131,20 @@ class Job(Items[Event]):
     ) -> None:
         self._is_over = True
         try:
-            # If the daemon has ended, the command has ended as well.
-            with suppress(ShellError):
-                self._finish(calls.kill_shell(self.id, {}))
+            self._finish(calls.kill_shell(self.id, {}))
             self._is_killed = True
-        except TimeoutError:
-            # The request was sent, and the daemon executes it although nobody waits for the answer.
-            self._is_killed = True
+        except (ShellError, TimeoutError):
+            # If the daemon has ended, the command has ended as well. After a timeout, the request
+            # was sent, and the daemon executes it although nobody waits for the answer. But without
+            # a connection, nothing was sent, so `_end` leaves the request to the next connection.
+            self._is_killed = not self._is_cut
         finally:
             self._end()
+
+    @property
+    def _is_cut(self) -> bool:
+        """Tells whether the connection was lost, and the client may attach again."""
+        return self._starting is not None and self._starting.is_cut
 
     def __del__(self) -> None:
         self._end()

@@ -101,6 +101,11 @@ class Ongoing:
         """Return whether another request can continue this request after `error`."""
         return self._send_later is not None and was_cut(error)
 
+    @property
+    def is_cut(self) -> bool:
+        """Tells whether this connection has ended, and another one may take its place."""
+        return self._send_later is not None and self._connection.is_over
+
     def next(self) -> Item:
         """Wait for the next event, the answer, or the end."""
         item = self._mailbox.get()

@@ -356,6 +356,20 @@ async def test_events_go_on_after_attempts_that_have_failed(
         assert (await anext(events)).exit_code == 3
 
 
+@pytest.mark.usefixtures("hurry")
+async def test_job_left_without_a_connection_is_killed(attached: Attached, user: Lasting) -> None:
+    async with attached() as shell:
+        async with AsyncExitStack() as other, shell.start("sleep 300") as job:
+            other.enter_context(occupied(user, shell))
+            await has_lost_connection(shell)
+        with anyio.fail_after(60):
+            while True:
+                with suppress(ShellError):
+                    read = await shell.bash_output(job.id, until="exit", wait=10_000)
+                    break
+        assert read.status == "killed"
+
+
 async def test_daemon_that_died_is_not_replaced(attached: Attached) -> None:
     async with attached() as shell:
         pid = (await shell.server_info()).pid
