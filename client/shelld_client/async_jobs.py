@@ -111,13 +111,17 @@ class AsyncJob(AsyncItems[Event]):
         if self._starting is not None:
             raise RuntimeError("a job can be started once only")
         undo = partial(kill_in_background, self._call)
-        self._starting = starting = await self._begin(self._call, undo)
-        try:
-            self._started = _background_result(self._call, await starting.answer())
-        except BaseException:
-            self._end()
-            raise
-        return self
+        while True:
+            self._starting = starting = await self._begin(self._call, undo)
+            try:
+                self._started = _background_result(self._call, await starting.answer())
+            except BaseException as error:
+                if starting.can_be_repeated(error, self._call):
+                    starting.end()
+                    continue
+                self._end()
+                raise
+            return self
 
     def _end(self) -> None:
         """End the job without waiting, whether it has started or not."""

@@ -17,6 +17,7 @@ from shelld_client.calls import Call, Undo
 from shelld_client.connection import Connection
 from shelld_client.errors import ProtocolError, ShellError, TargetLost
 from shelld_client.mailbox import AsyncMailbox, End, Item
+from shelld_client.reconnects import is_repeatable
 from shelld_client.results import subscription_in
 from shelld_protocol.event_methods import Event
 
@@ -102,6 +103,10 @@ class AsyncOngoing:
     def can_be_continued(self, error: object) -> bool:
         """Return whether another request can continue this request after `error`."""
         return self._send_later is not None and was_cut(error)
+
+    def can_be_repeated(self, error: object, call: Call[Any]) -> bool:
+        """Return whether `call`, which this request has sent, can be sent again after `error`."""
+        return self.can_be_continued(error) and is_repeatable(call)
 
     @property
     def is_cut(self) -> bool:

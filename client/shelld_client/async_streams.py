@@ -283,13 +283,16 @@ class AsyncOutputStream(_Iteration[OutputEvent | BashResult | BackgroundResult])
         self.end()
 
     async def _next(self) -> OutputEvent | BashResult | BackgroundResult:
-        ongoing = self._ongoing
-        if ongoing is None and not self._is_over:
-            self._ongoing = ongoing = await self._begin(
-                self._call, partial(kill_in_background, self._call)
-            )
-        # Another task or thread can end the iteration at any time.
-        while ongoing is not None and not self._is_over:
+        while True:
+            # Another task or thread can end the iteration at any time. It clears `_ongoing` last,
+            # so read `_ongoing` first.
+            ongoing = self._ongoing
+            if self._is_over:
+                raise StopAsyncIteration
+            if ongoing is None:
+                undo = partial(kill_in_background, self._call)
+                self._ongoing = await self._begin(self._call, undo)
+                continue
             if self._output.ready:
                 return self._output.ready.popleft()
             if self._is_complete:
@@ -299,9 +302,13 @@ class AsyncOutputStream(_Iteration[OutputEvent | BashResult | BackgroundResult])
                 assert self.result is not None
                 return self.result
             item = await ongoing.next()
-            if not self._is_over:
+            error = item.error if isinstance(item, End) else item
+            if ongoing.can_be_repeated(error, self._call):
+                # The repeated request finds the same command, and gets its events.
+                self._ongoing = None
+                ongoing.end()
+            elif not self._is_over:
                 await self._take(item)
-        raise StopAsyncIteration
 
     @property
     def _is_complete(self) -> bool:

@@ -279,13 +279,16 @@ class OutputStream(_Iteration[OutputEvent | BashResult | BackgroundResult]):
         self.end()
 
     def _next(self) -> OutputEvent | BashResult | BackgroundResult:
-        ongoing = self._ongoing
-        if ongoing is None and not self._is_over:
-            self._ongoing = ongoing = self._begin(
-                self._call, partial(kill_in_background, self._call)
-            )
-        # Another task or thread can end the iteration at any time.
-        while ongoing is not None and not self._is_over:
+        while True:
+            # Another task or thread can end the iteration at any time. It clears `_ongoing` last,
+            # so read `_ongoing` first.
+            ongoing = self._ongoing
+            if self._is_over:
+                raise StopIteration
+            if ongoing is None:
+                undo = partial(kill_in_background, self._call)
+                self._ongoing = self._begin(self._call, undo)
+                continue
             if self._output.ready:
                 return self._output.ready.popleft()
             if self._is_complete:
@@ -295,9 +298,13 @@ class OutputStream(_Iteration[OutputEvent | BashResult | BackgroundResult]):
                 assert self.result is not None
                 return self.result
             item = ongoing.next()
-            if not self._is_over:
+            error = item.error if isinstance(item, End) else item
+            if ongoing.can_be_repeated(error, self._call):
+                # The repeated request finds the same command, and gets its events.
+                self._ongoing = None
+                ongoing.end()
+            elif not self._is_over:
                 self._take(item)
-        raise StopIteration
 
     @property
     def _is_complete(self) -> bool:

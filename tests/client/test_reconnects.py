@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -368,6 +368,62 @@ async def test_job_left_without_a_connection_is_killed(attached: Attached, user:
                     read = await shell.bash_output(job.id, until="exit", wait=10_000)
                     break
         assert read.status == "killed"
+
+
+async def lose_answer(shell: Shell, call: Callable[[], Awaitable[object]]) -> object:
+    """Lose the connection before the answer to a call comes; return what the call returns."""
+    found: list[object] = []
+
+    async def run() -> None:
+        found.append(await call())
+
+    pid = (await shell.server_info()).pid
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(run)
+            # The daemon reads the request only when it continues.
+            await anyio.sleep(0.3)
+            before = shell.pid
+            lose_connection(shell)
+            # The client notices the loss, and attaches again.
+            while shell.pid == before:
+                await anyio.sleep(0.01)
+            os.kill(pid, signal.SIGCONT)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    return found[0]
+
+
+async def test_job_with_a_key_starts_although_the_answer_was_lost(
+    attached: Attached, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    async with attached() as shell:
+        job = shell.start(f"echo started >> {log}; sleep 300", idempotency_key="1")
+        await lose_answer(shell, job.__aenter__)
+        while not log.exists():
+            await anyio.sleep(0.01)
+        await job.__aexit__(None, None, None)
+        [info] = await shell.list_shells()
+        assert (info.bash_id, info.status) == (job.id, "killed")
+        assert log.read_text() == "started\n"
+
+
+async def test_stream_with_a_key_goes_on(attached: Attached, tmp_path: Path) -> None:
+    log, text, is_lost = tmp_path / "log", "", False
+    command = f"echo started >> {log}; for i in {{1..40}}; do echo $i; sleep 0.02; done"
+    async with attached() as shell:
+        async with shell.stream(command, idempotency_key="1") as stream:
+            async for item in stream:
+                if isinstance(item, OutputEvent):
+                    text += item.text
+                if not is_lost:
+                    is_lost = True
+                    lose_connection(shell)
+        assert stream.result.exit_code == 0
+    assert text == "".join(f"{number}\n" for number in range(1, 41))
+    assert log.read_text() == "started\n"
 
 
 async def test_daemon_that_died_is_not_replaced(attached: Attached) -> None:
