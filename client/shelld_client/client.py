@@ -231,7 +231,7 @@ class AsyncClient(SpawnedClient, AsyncMethods):
         # raises.
         lasting: ShellError = cause
         failure: ShellError = cause
-        self._command = reconnect.command
+        self._command, self._cwd = reconnect.command, None
         self._is_attaching = True
         try:
             with anyio.move_on_after(RECONNECT_S):

@@ -39,7 +39,8 @@ _REPEATABLE: Final = frozenset(
 class Reconnect:
     """Identifies the lasting daemon `name`.
 
-    `command` attaches to this daemon, but never starts it or takes it from another client.
+    `command` attaches to this daemon, but never starts it or takes it from another client. So it
+    does not need the directory in which the daemon was started, which may be gone.
     """
 
     def __init__(self, name: str, command: Sequence[str]) -> None:

@@ -205,7 +205,7 @@ class Client(SpawnedClient, Methods):
             self._is_attaching = True
             try:
                 self._link.pump.close(patiently=False)
-                self._command = reconnect.command
+                self._command, self._cwd = reconnect.command, None
                 self._link = self._attached_link()
             finally:
                 self._is_attaching = False

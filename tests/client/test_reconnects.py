@@ -538,6 +538,19 @@ async def test_client_can_be_left_while_it_attaches_again(
     assert not is_alive(int(log.read_text()))
 
 
+async def test_client_attaches_again_although_its_directory_is_gone(
+    attach: Attach, user: Lasting, tmp_path: Path
+) -> None:
+    directory = tmp_path / "directory"
+    directory.mkdir()
+    async with attach("work", env=user.env, cwd=directory, reconnect=True) as shell:
+        directory.rmdir()
+        lose_connection(shell)
+        await has_lost_connection(shell)
+        await shell.ping()
+        assert await generation_of(shell) == 2
+
+
 async def test_calls_at_the_same_time_attach_once(attached: Attached) -> None:
     async with attached() as shell:
         lose_connection(shell)
