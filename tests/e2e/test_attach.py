@@ -492,7 +492,7 @@ def test_foreign_file_in_place_of_the_socket_stays(user: Lasting, kind: str) -> 
     assert place.is_symlink() or place.is_dir() or place.read_text() == "precious"
 
 
-@pytest.mark.parametrize("kind", ["symlink", "open to others", "file"])
+@pytest.mark.parametrize("kind", ["symlink", "open to others", "closed to its owner", "file"])
 def test_bad_directory_is_refused(user: Lasting, kind: str) -> None:
     if kind == "symlink":
         (user.runtime / "elsewhere").mkdir(mode=0o700)
@@ -500,7 +500,7 @@ def test_bad_directory_is_refused(user: Lasting, kind: str) -> None:
     elif kind == "file":
         user.directory.write_text("")
     else:
-        user.directory.mkdir(mode=0o755)
+        user.directory.mkdir(mode=0o755 if kind == "open to others" else 0o600)
     code, errors = user.attach_in_vain()
     assert code == 2
     assert errors.startswith(f"shelld: cannot use {user.directory}: it ")

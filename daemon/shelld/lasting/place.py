@@ -128,7 +128,7 @@ class Place:
             reason = "it is not a directory" if is_other else error.strerror
             raise PlaceError(f"cannot use {path}: {reason}") from error
         found = os.fstat(descriptor)
-        if found.st_uid != os.getuid() or found.st_mode & 0o077:
+        if found.st_uid != os.getuid() or found.st_mode & 0o777 != 0o700:
             os.close(descriptor)
             raise PlaceError(f"cannot use {path}: it must belong to you, with mode 0700")
         return cls(descriptor, path)
@@ -151,6 +151,8 @@ class Place:
             found = os.stat(name + _SUFFIX, dir_fd=self._descriptor, follow_symlinks=False)
         except FileNotFoundError:
             return None
+        except OSError as error:
+            raise PlaceError(f"cannot use {self.path_of(name)}: {error.strerror}") from error
         if not stat.S_ISSOCK(found.st_mode) or found.st_uid != os.getuid():
             raise PlaceError(f"cannot use {self.path_of(name)}: it is not a socket of yours")
         return found.st_ino
