@@ -492,6 +492,23 @@ def test_foreign_file_in_place_of_the_socket_stays(user: Lasting, kind: str) -> 
     assert place.is_symlink() or place.is_dir() or place.read_text() == "precious"
 
 
+@pytest.mark.parametrize("limit", [5, 6])
+def test_attach_without_descriptors_leaves_no_socket(user: Lasting, limit: int) -> None:
+    line = f'ulimit -n {limit}; exec "$@"'
+    ended = subprocess.run(
+        ["/bin/bash", "-c", line, "bash", *DAEMON_COMMAND, "attach"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        env=user.env,
+        timeout=60,
+        check=False,
+    )
+    sentence = "shelld: cannot start the daemon main: Too many open files\n"
+    assert (ended.returncode, ended.stderr) == (2, sentence)
+    assert not user.directory.exists()
+
+
 @pytest.mark.parametrize("kind", ["symlink", "open to others", "closed to its owner", "file"])
 def test_bad_directory_is_refused(user: Lasting, kind: str) -> None:
     if kind == "symlink":

@@ -161,7 +161,13 @@ def _start(name: str, hello: Hello, options: Sequence[str]) -> socket.socket | N
         linger_s = DEFAULT_LINGER_S if hello.linger_s is None else hello.linger_s
         with place.listen(name) as listener:
             identity = place.identity(name)
-            errors = _spawn(Lasting(name, listener, linger_s), options)
+            try:
+                errors = _spawn(Lasting(name, listener, linger_s), options)
+            except OSError as error:
+                # Without its daemon, the socket would look like that of a killed daemon.
+                place.remove(name, identity)
+                reason = f"cannot start the daemon {name}: {error.strerror}"
+                raise RefusedError(2, reason) from error
     # The lock is released now, so that other processes do not wait until this daemon runs.
     try:
         connection = connect(name)
@@ -179,7 +185,7 @@ def _spawn(lasting: Lasting, options: Sequence[str]) -> int:
     """Start a daemon that is not a child of this process. Return the descriptor of a pipe with the
     daemon's stderr.
 
-    The daemon does not inherit the client's descriptors.
+    The daemon does not inherit the client's descriptors. Raises OSError.
     """
     # Without -P, Python would import modules from the working directory.
     command = [sys.executable, "-P", "-m", "shelld", *lasting.words, *options]

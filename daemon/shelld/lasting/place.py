@@ -80,6 +80,10 @@ def possible_directories() -> list[str]:
     return directories
 
 
+def _new_socket() -> socket.socket:
+    return socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+
+
 def _path() -> str:
     return possible_directories()[0]
 
@@ -164,7 +168,11 @@ class Place:
         """
         if self.identity(name) is None:
             return None
-        connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            connection = _new_socket()
+        except OSError as error:
+            reason = error.strerror
+            raise PlaceError(f"cannot connect to {self.path_of(name)}: {reason}") from error
         connection.settimeout(seconds)
         try:
             connection.connect(self._reached(name))
@@ -184,7 +192,10 @@ class Place:
 
     def listen(self, name: str) -> socket.socket:
         """Make a socket, and listen on it. The caller holds the lock. Raises PlaceError."""
-        listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            listener = _new_socket()
+        except OSError as error:
+            raise PlaceError(f"cannot make {self.path_of(name)}: {error.strerror}") from error
         before = os.umask(0o177)
         try:
             listener.bind(self._address(name))

@@ -41,7 +41,7 @@ from shelld.lasting.handshake import (
     receive,
     send,
 )
-from shelld.lasting.place import Place, peer_of
+from shelld.lasting.place import Place, PlaceError, peer_of
 from shelld.lasting.start import Lasting
 from shelld.lasting.views import Info
 from shelld.methods.context import Daemon
@@ -76,7 +76,8 @@ LINGER_POLL_S: Final = 0.05
 class Clients:
     """All clients.
 
-    `server` and `output` belong to the attached client. Without a client, they are None.
+    `server` and `output` belong to the attached client. Without a client, they are None. Raises
+    StartupError.
     """
 
     def __init__(self, lasting: Lasting) -> None:
@@ -96,8 +97,11 @@ class Clients:
         # The connections of `shelld stop`, which wait for the end of the process.
         self._stoppers: list[socket.socket] = []
         self._watchers = Watchers(self._info)
-        self._place = Place.open(create=False)
-        self._identity = None if self._place is None else self._place.identity(self._name)
+        try:
+            self._place = Place.open(create=False)
+            self._identity = None if self._place is None else self._place.identity(self._name)
+        except PlaceError as error:
+            raise StartupError(str(error)) from error
 
     def begin(
         self,
