@@ -124,6 +124,17 @@ def test_daemon_that_may_write_no_file_serves_its_client(user: Lasting) -> None:
         assert second.bash("echo again")["stdout"] == "again\n"
 
 
+def test_daemon_without_descriptors_ends_after_its_linger(user: Lasting) -> None:
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with user.attach("--linger", "0") as client:
+        pid = daemon_pid(client)
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (3, hard))
+        # Nobody can accept this connection.
+        user.connect().close()
+    wait_for_end(pid)
+    assert not user.directory.exists()
+
+
 def test_unwritable_answers_are_reported(user: Lasting) -> None:
     request = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "ping"}) + "\n"
     with open("/dev/full", "w") as full:

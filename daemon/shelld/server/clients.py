@@ -69,8 +69,10 @@ LEAVE_S: Final = 10.0
 LOCK_S: Final = 1.0
 LOCK_POLL_S: Final = 0.01
 # At the end of the linger, a connection may have come but not attached yet. The daemon checks for
-# its attachment at this interval.
+# its attachment at this interval, and this number of times. Without a free descriptor, the daemon
+# can never accept the connection.
 LINGER_POLL_S: Final = 0.05
+LINGER_POLLS: Final = 200
 
 
 class Clients:
@@ -370,15 +372,18 @@ class Clients:
             self._tell_of_change()
 
     async def _watch_linger(self) -> None:
+        polls = 0
         while True:
             changed = self._changed
             if self._client is not None:
+                polls = 0
                 await changed.wait()
                 continue
             left = self._left_at + self._linger_s - time.monotonic()
-            if left <= 0 and self._may_have_client:
+            if left <= 0 and self._may_have_client and polls < LINGER_POLLS:
                 # Perhaps a signal had stopped this process, so that it has not seen its next client
                 # yet.
+                polls += 1
                 await anyio.sleep(LINGER_POLL_S)
                 continue
             if left <= 0:
