@@ -74,8 +74,13 @@ def test_repeat_has_its_own_timeout_once_no_other_call_waits(
         assert (error["code"], error["data"]["bash_id"]) == (1001, bash_id)
         assert error["message"] == "Command timed out after 1000ms"
         assert error["data"]["stdout"] == "out\n"
+        # The repeat has a longer timeout, but the command was killed before.
+        later = daemon.answer(daemon.request("bash", {**params, "timeout": 2_000}))["error"]
+        assert later["message"] == "Command timed out after 1000ms"
     else:
         assert (answer["result"]["bash_id"], answer["result"]["status"]) == (bash_id, "running")
+        assert answer["result"]["pid"]
+        assert "exitCode" not in answer["result"]
         daemon.call("kill_shell", {"shell_id": bash_id, "grace": 0})
 
 

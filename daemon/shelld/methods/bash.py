@@ -189,6 +189,8 @@ async def _wait_with_timeout(context: RequestContext, params: BashParams, shell:
     with anyio.move_on_after(policy.timeout_ms / 1000):
         await shell.wait_until(is_over)
     if policy.action == "kill" and not is_over():
+        # Later answers about this command name the timeout that has ended it.
+        shell.timeout_ms = policy.timeout_ms
         await shell.end_tree(None, policy.grace_ms, ShellEvent.TIMED_OUT)
 
 

@@ -29,7 +29,9 @@ async def result_of(
 
     Raises `RpcError` (timeout, or resource_exhausted if the answer would be too large).
     """
-    if params.run_in_background or (shell.released and not shell.has_ended):
+    # A repeated request may have waited for a command that began in the background.
+    goes_on = shell.released or not (shell.in_foreground or shell.is_empty)
+    if params.run_in_background or (goes_on and not shell.has_ended):
         return _background_result(context, shell, params)
     result = await _foreground_result(context, shell, params)
     timeout_ms = shell.idle_timeout_ms if shell.reason == "idle" else shell.timeout_ms
