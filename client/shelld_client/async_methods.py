@@ -87,6 +87,13 @@ class AsyncMethods:
         """
         return call
 
+    def _repeatable(self, options: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the options of a subscription.
+
+        A client that attaches again overrides this method, so that it can repeat the request.
+        """
+        return options
+
     @overload
     async def bash(
         self, command: str, *, run_in_background: Literal[True], **options: Unpack[BashOptions]
@@ -201,7 +208,7 @@ class AsyncMethods:
 
         By default, the events are the output and the ends of all shells that run or will start.
         """
-        return AsyncEventStream(self._begin, options)
+        return AsyncEventStream(self._begin, self._repeatable(options))
 
     def stream(self, command: str, **options: Unpack[StreamOptions]) -> AsyncOutputStream:
         """Run a command as `bash` does.

@@ -81,6 +81,7 @@ class EventOptions(TypedDict, total=False):
     output of the same shell are at least `interval_ms` (0 to 5,000) apart, unless `max_bytes`
     (1,024 to 1,048,576) of output have come in between. `subscription` names a subscription to
     continue. With `from_seq`, the daemon sends the events after this number again.
+    `idempotency_key` continues the subscription that an earlier call with this key has begun.
     """
 
     bash_id: str | None
@@ -92,6 +93,7 @@ class EventOptions(TypedDict, total=False):
     max_bytes: int | None
     strip_ansi: bool | None
     target: str | None
+    idempotency_key: str | None
 
 
 class ScreenOptions(TypedDict, total=False):

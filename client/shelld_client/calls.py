@@ -10,7 +10,7 @@ import inspect
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from os import PathLike
+from os import PathLike, urandom
 from typing import Any, Final, Generic, Literal, NamedTuple, TypeAlias, TypeVar, cast
 
 import msgspec
@@ -179,6 +179,14 @@ def read_screen(bash_id: str, options: Mapping[str, Any]) -> Call[ReadScreenResu
 
 def subscribe(params: Mapping[str, Any]) -> Call[SubscribeResult]:
     return Call("subscribe", _given(**params), _decoder(SubscribeResult))
+
+
+def repeatable(options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return options of `subscribe` with which a repeated request begins no second subscription."""
+    if options.get("subscription") is not None:
+        return options
+    key, from_seq = options.get("idempotency_key"), options.get("from_seq")
+    return {**options, "idempotency_key": key or urandom(16).hex(), "from_seq": from_seq or 0}
 
 
 def unsubscribe(subscription: str) -> Call[Empty]:

@@ -366,6 +366,9 @@ class AsyncClient(SpawnedClient, AsyncMethods):
 
         return call._replace(decode=decode)
 
+    def _repeatable(self, options: Mapping[str, Any]) -> Mapping[str, Any]:
+        return options if self._reconnect is None else calls.repeatable(options)
+
     async def _exchange(self, call: Call[T]) -> T:
         """Send a call to the present daemon, and return its answer."""
         transport, connection = self._usable_transport(), self._connection

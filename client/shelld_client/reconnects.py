@@ -97,7 +97,7 @@ def may_go_on(failure: object) -> bool:
 def is_repeatable(call: Call[Any]) -> bool:
     """Return whether a call has the same effect and result if the daemon gets the call twice."""
     params = call.params
-    if call.method == "bash":
+    if call.method in {"bash", "subscribe"}:
         return params.get("idempotency_key") is not None
     if call.method == "bash_output":
         # A read without both offsets counts its output as read, so a second read would return other

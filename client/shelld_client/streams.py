@@ -145,19 +145,26 @@ class EventStream(_Iteration[Event]):
     def __enter__(self) -> Self:
         if self._ongoing is not None or self._is_over:
             raise RuntimeError("events can be entered once only")
-        call = calls.subscribe(self._params)
-        self._ongoing = ongoing = self._begin(call, nothing_to_undo)
-        try:
-            self._subscribed = result = call.decode(ongoing.answer())
-        except BaseException:
-            self.end()
-            raise
+        self._subscribed = result = self._subscribe()
         self.subscription, self.seq = result.subscription, result.seq
         from_seq = self._params.get("from_seq")
         self._reached = result.seq if from_seq is None else from_seq
         # If the subscription is over, the daemon sends only earlier events, which are sent again.
         self._is_over = result.is_over and self._reached == result.seq
         return self
+
+    def _subscribe(self) -> SubscribeResult:
+        call = calls.subscribe(self._params)
+        while True:
+            self._ongoing = ongoing = self._begin(call, nothing_to_undo)
+            try:
+                return call.decode(ongoing.answer())
+            except BaseException as error:
+                if not ongoing.can_be_repeated(error, call):
+                    self.end()
+                    raise
+                # The repeated request finds the subscription, if there is one already.
+                ongoing.end()
 
     def end(self) -> None:
         """End the iteration, and the subscription unless another reader has continued it."""

@@ -171,6 +171,9 @@ class Client(SpawnedClient, Methods):
                 raise copy.copy(link.failure)
             self._attach_again(self._reconnect, link.failure)
 
+    def _repeatable(self, options: Mapping[str, Any]) -> Mapping[str, Any]:
+        return options if self._reconnect is None else calls.repeatable(options)
+
     def _finish(self, call: Call[T]) -> T:
         return self._request(call)
 

@@ -8,6 +8,7 @@ from msgspec import Meta
 
 from shelld_protocol.screen_methods import ScreenCursor
 from shelld_protocol.structs import (
+    MAX_KEY_CHARACTERS,
     Cols,
     DurationMs,
     EndSignal,
@@ -70,8 +71,8 @@ class SubscribeParams(Params):
             int,
             Meta(
                 ge=0,
-                description="With subscription: send the events after this number again. Default: "
-                "only new events.",
+                description="With subscription or idempotency_key: send the events after this "
+                "number again. Default: only new events, or with idempotency_key, all events.",
             ),
         ]
         | None
@@ -104,6 +105,18 @@ class SubscribeParams(Params):
         Annotated[bool, Meta(description="Remove terminal escape sequences. Default: true.")] | None
     ) = None
     target: Target | None = None
+    idempotency_key: (
+        Annotated[
+            str,
+            Meta(
+                min_length=1,
+                max_length=MAX_KEY_CHARACTERS,
+                description="A key of the client's choice. As long as the subscription is kept, "
+                "another request with this key continues it. Not together with subscription.",
+            ),
+        ]
+        | None
+    ) = None
 
 
 SubscriptionId: TypeAlias = Annotated[str, Meta(description="The name of the subscription.")]

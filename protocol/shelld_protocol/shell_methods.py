@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from typing import Annotated, ClassVar, Final, Literal, TypeAlias
+from typing import Annotated, ClassVar, Literal, TypeAlias
 
 from msgspec import Meta
 
@@ -17,6 +17,7 @@ from shelld_protocol.structs import (
     DEFAULT_SESSION,
     MAX_GRACE_MS,
     MAX_IDLE_TIMEOUT_MS,
+    MAX_KEY_CHARACTERS,
     MAX_READ_BYTES,
     MAX_TIMEOUT_MS,
     MIN_TIMEOUT_MS,
@@ -70,7 +71,6 @@ InvalidBytes: TypeAlias = Annotated[
     ),
 ]
 Encoding: TypeAlias = Literal["utf-8", "base64"]
-MAX_KEY_CHARACTERS: Final = 128
 
 # -- bash -------------------------------------------------------------------------------------
 

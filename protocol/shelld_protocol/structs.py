@@ -28,6 +28,8 @@ MAX_GRACE_MS: Final = 60_000
 MAX_READ_BYTES: Final = 16 * 1024 * 1024
 MIN_TERMINAL_SIZE: Final = 1
 MAX_TERMINAL_SIZE: Final = 1_000
+# The maximum length of an idempotency key.
+MAX_KEY_CHARACTERS: Final = 128
 DEFAULT_ROWS: Final = 30
 DEFAULT_COLS: Final = 120
 DEFAULT_READ_BYTES: Final = 1024 * 1024

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Generator, Iterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -329,7 +329,7 @@ def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @contextmanager
-def occupied(user: Lasting, shell: Shell) -> Iterator[None]:
+def occupied(user: Lasting, shell: Shell) -> Generator[None]:
     """Let the connection be lost, and keep the daemon occupied for the block."""
     lose_connection(shell)
     with user.attach("--name", "work") as other:
@@ -408,6 +408,18 @@ async def test_job_with_a_key_starts_although_the_answer_was_lost(
         [info] = await shell.list_shells()
         assert (info.bash_id, info.status) == (job.id, "killed")
         assert log.read_text() == "started\n"
+
+
+async def test_subscription_begins_once_although_its_answer_was_lost(attached: Attached) -> None:
+    async with attached() as shell:
+        events = shell.events(events=["exit"])
+        await lose_answer(shell, events.__aenter__)
+        await shell.bash("exit 3")
+        assert (await anext(events)).exit_code == 3
+        async with shell.events(events=["exit"]) as other:
+            # After the number of the subscription, a name has a mark of eight characters.
+            assert [each.subscription[:-8] for each in (events, other)] == ["sub_1", "sub_2"]
+        await events.__aexit__(None, None, None)
 
 
 async def test_stream_with_a_key_goes_on(attached: Attached, tmp_path: Path) -> None:

@@ -418,6 +418,15 @@ def test_notify_outlives_a_move_to_the_background(events: RawDaemon, tmp_path: P
         ({"events": ["exit"], "max_bytes": 1_023}, "invalid_params", "max_bytes"),
         ({"events": ["exit"], "max_bytes": 1_048_577}, "invalid_params", "max_bytes"),
         ({"subscription": "sub_1", "from_seq": -1}, "invalid_params", "from_seq"),
+        (
+            {"subscription": "sub_1", "idempotency_key": "x"},
+            "invalid_params",
+            "idempotency_key",
+        ),
+        ({"events": ["exit"], "idempotency_key": ""}, "invalid_params", "idempotency_key"),
+        ({"events": ["exit"], "idempotency_key": "x" * 129}, "invalid_params", "idempotency_key"),
+        ({"events": ["exit"], "idempotency_key": "x", "from_seq": 1}, "invalid_params", "from_seq"),
+        ({"idempotency_key": "x"}, "invalid_params", "events"),
     ],
 )
 def test_bad_params_are_refused(
@@ -434,6 +443,35 @@ def test_continuing_a_subscription_cannot_change_it(events: RawDaemon) -> None:
     for other in ({"events": ["exit"]}, {"bash_id": "x"}, {"interval_ms": 1}):
         error = events.fail("subscribe", {"subscription": name, **other})
         assert error["data"]["parameter"] == next(iter(other))
+
+
+def test_repeated_request_continues_its_subscription(events: RawDaemon) -> None:
+    params = {"events": ["exit"], "idempotency_key": "mine"}
+    first = events.call("subscribe", params)
+    events.bash("exit 1")
+    assert next_event(events)["seq"] == 1
+    again = events.call("subscribe", params)
+    assert (again["subscription"], again["seq"]) == (first["subscription"], 1)
+    # The first answer may have been lost, so all events come again.
+    assert next_event(events)["exitCode"] == 1
+    only_new = events.call("subscribe", {**params, "from_seq": 1})
+    assert only_new["subscription"] == first["subscription"]
+    events.bash("exit 2")
+    assert next_event(events)["exitCode"] == 2
+    refused = events.fail("subscribe", {**params, "events": ["output"]})
+    assert refused["data"]["parameter"] == "events"
+
+
+def test_key_of_an_ended_subscription_is_free(events: RawDaemon) -> None:
+    shell = events.bash("true")["bash_id"]
+    for params in ({}, {"bash_id": shell}):
+        subscribed = {"events": ["exit"], "idempotency_key": "mine", **params}
+        first = events.call("subscribe", subscribed)["subscription"]
+        events.call("unsubscribe", {"subscription": first})
+        second = events.call("subscribe", {"events": ["exit"], "idempotency_key": "mine"})
+        assert second["subscription"] != first
+        assert second["seq"] == 0
+        events.call("unsubscribe", {"subscription": second["subscription"]})
 
 
 def test_subscriptions_are_limited(events: RawDaemon) -> None:

@@ -976,7 +976,7 @@ export interface SubscribeParams {
   events?: ("exit" | "leftover" | "listening" | "output" | "prompt" | "screen")[];
   /** A subscription to continue. `events` is not needed then. */
   subscription?: string;
-  /** With subscription: send the events after this number again. Default: only new events. */
+  /** With subscription or idempotency_key: send the events after this number again. Default: only new events, or with idempotency_key, all events. */
   from_seq?: number;
   /** Milliseconds between two events with output, or with a screen, of one shell. The first event is sent at once, and so is output of max_bytes. Default: 50. */
   interval_ms?: number;
@@ -986,6 +986,8 @@ export interface SubscribeParams {
   strip_ansi?: boolean;
   /** The target that answers. A target of a target has the names of both, joined with a colon: box:inner. Default: where the session is, else this daemon. */
   target?: string;
+  /** A key of the client's choice. As long as the subscription is kept, another request with this key continues it. Not together with subscription. */
+  idempotency_key?: string;
 }
 
 export interface UnsubscribeParams {

@@ -121,6 +121,8 @@ class Subscription:
         start_task: Callable[[Callable[[], Any]], None],
     ) -> None:
         self.name = name
+        # The idempotency key of the request that has begun the subscription.
+        self.key: str | None = None
         # True if no more events can follow.
         self.is_over = False
         self.options = options

@@ -44,6 +44,8 @@ class Subscriptions:
         # subscription after another daemon has taken the place of a target's lost daemon.
         self._mark = os.urandom(4).hex()
         self._all: dict[str, Subscription] = {}
+        # The names of the subscriptions that have an idempotency key.
+        self._by_key: dict[str, str] = {}
         # The feeds of subscriptions that are not over.
         self._feeds: dict[str, set[Feed]] = {}
         # The subscriptions that are over, in the order of their ends, and how many events each
@@ -61,8 +63,10 @@ class Subscriptions:
         recipient: Recipient,
         request_id: Any,
         shells: Iterable[Shell],
+        key: str | None = None,
     ) -> Subscription:
-        """Begin a subscription. `shells`: the existing shells that the subscription covers.
+        """Begin a subscription. `shells`: the existing shells that the subscription covers. `find`
+        returns the subscription for `key`, which must be new.
 
         Raises `RpcError` (resource_exhausted).
         """
@@ -72,6 +76,8 @@ class Subscriptions:
         name = f"sub_{next(self._numbers)}{self._mark}"
         added = Subscription(name, options, recipient, request_id, self._manager.attend)
         self._all[name], self._feeds[name] = added, set()
+        if key is not None:
+            added.key, self._by_key[key] = key, name
         try:
             for shell in shells:
                 self.attach(added, shell)
@@ -107,6 +113,11 @@ class Subscriptions:
             raise invalid_params("Invalid value for subscription: there is none", "subscription")
         return found
 
+    def find(self, key: str) -> Subscription | None:
+        """Return the subscription that has an idempotency key; None if there is none."""
+        name = self._by_key.get(key)
+        return None if name is None else self.get(name)
+
     def continue_after(
         self, subscription: Subscription, seq: int, recipient: Recipient, request_id: Any
     ) -> None:
@@ -134,6 +145,8 @@ class Subscriptions:
         found = self._all.pop(name, None)
         if found is not None:
             found.close()
+            if found.key is not None:
+                del self._by_key[found.key]
             self._names.get(found.options.bash_id or "", set()).discard(name)
         for feed in self._feeds.pop(name, ()):
             feed.close()

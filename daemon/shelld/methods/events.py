@@ -7,13 +7,14 @@ from contextlib import contextmanager
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from shelld.events.subscription import Subscription, SubscriptionOptions
 from shelld.methods.context import RequestContext
 from shelld.methods.here import check_is_here
 from shelld.shells.shell import Shell
 from shelld.waits.listening import check_ports
-from shelld_protocol.errors import invalid_params, missing_parameter
+from shelld_protocol.errors import RpcError, invalid_params, missing_parameter
 from shelld_protocol.event_methods import (
     DEFAULT_CHUNK_BYTES,
     DEFAULT_INTERVAL_MS,
@@ -30,18 +31,27 @@ async def subscribe(context: RequestContext, params: SubscribeParams) -> Subscri
     check_is_here(params.target)
     # There is no await in this method. So the answer comes before the first event, except in a
     # batch.
+    subscriptions, key = context.daemon.subscriptions, params.idempotency_key
     if params.subscription is not None:
-        return _continue(context, params, params.subscription)
-    if params.from_seq is not None:
+        if key is not None:
+            raise invalid_params("Give either subscription or idempotency_key", "idempotency_key")
+        return _continue(context, params, subscriptions.get(params.subscription))
+    if params.from_seq is not None and key is None:
         raise missing_parameter("subscription")
     if params.events is None:
         raise missing_parameter("events")
     _check_not_empty("events", params.events)
     options = _options_of(context, params, params.events)
-    subscriptions = context.daemon.subscriptions
+    if key is not None and (found := subscriptions.find(key)) is not None:
+        # The client has not got the first answer, so it has got no events either.
+        oldest, _newest = found.available
+        start = oldest if params.from_seq is None else params.from_seq
+        return _continue(context, replace(params, from_seq=start), found)
+    if params.from_seq:
+        raise _not_kept(0, 0)
     shells = _shells_of(context, options)
-    added = subscriptions.add(options, context.recipient, _request_id(context), shells)
-    return _result(added)
+    request_id = _request_id(context)
+    return _result(subscriptions.add(options, context.recipient, request_id, shells, key))
 
 
 async def unsubscribe(context: RequestContext, params: UnsubscribeParams) -> Empty:
@@ -87,20 +97,24 @@ def _no_subscription(_shell: Shell) -> None:
     return None
 
 
-def _continue(context: RequestContext, params: SubscribeParams, name: str) -> SubscribeResult:
-    subscriptions = context.daemon.subscriptions
-    found = subscriptions.get(name)
+def _continue(
+    context: RequestContext, params: SubscribeParams, found: Subscription
+) -> SubscribeResult:
     _check_same(found.options, params)
     oldest, newest = found.available
     seq = newest if params.from_seq is None else params.from_seq
     if not oldest <= seq <= newest:
-        error = invalid_params(
-            f"Invalid value for from_seq: events are kept after {oldest} to {newest}", "from_seq"
-        )
-        error.data["available"] = {"from": oldest, "to": newest}
-        raise error
+        raise _not_kept(oldest, newest)
+    subscriptions = context.daemon.subscriptions
     subscriptions.continue_after(found, seq, context.recipient, _request_id(context))
     return _result(found)
+
+
+def _not_kept(oldest: int, newest: int) -> RpcError:
+    message = f"Invalid value for from_seq: events are kept after {oldest} to {newest}"
+    error = invalid_params(message, "from_seq")
+    error.data["available"] = {"from": oldest, "to": newest}
+    return error
 
 
 def _result(subscription: Subscription) -> SubscribeResult:
