@@ -125,7 +125,7 @@ class LastingDaemon(RawDaemon):
     def end_requests(self) -> None:
         """Close the stream of requests. The client still reads."""
         if self._requests >= 0:
-            os.close(self._requests)
+            _hang_up(self._requests)
             self._requests = -1
 
     def last_words(self) -> bytes:
@@ -141,10 +141,10 @@ class LastingDaemon(RawDaemon):
         """
         self.end_requests()
         if self._answers >= 0:
-            os.close(self._answers)
+            _hang_up(self._answers)
             self._answers = -1
         if self._connection is not None:
-            self._connection.close()
+            _hang_up(self._connection.detach())
             self._connection = None
 
     # -- as a daemon with one client --------------------------------------------------------
@@ -174,6 +174,16 @@ def _pair() -> tuple[int, int]:
     """Return two ends of a stream: ours, and the daemon's."""
     ours, theirs = socket.socketpair()
     return ours.detach(), theirs.detach()
+
+
+def _hang_up(descriptor: int) -> None:
+    """Close a socket.
+
+    The other end notices this at once, although a child that another thread has just forked may
+    have a copy of the descriptor until execve(2).
+    """
+    with socket.socket(fileno=descriptor) as stream, contextlib.suppress(OSError):
+        stream.shutdown(socket.SHUT_RDWR)
 
 
 def _reply_in(data: bytes) -> Reply:
