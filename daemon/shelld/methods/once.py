@@ -11,6 +11,7 @@ wait for this request. If this request starts no command, one of the waiting req
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from collections.abc import Awaitable, Callable, Generator
@@ -117,9 +118,12 @@ class Keys:
         start = self._starts.get(key)
         if start is not None and start.shell is not None and start.shell.ended_before(seconds):
             del self._starts[key], self._by_shell[start.shell_id]
-        for orphan, each in list(self._orphans.items()):
-            if time.monotonic() - each.forgotten_at < seconds:
-                break
+        oldest = time.monotonic() - seconds
+
+        def is_expired(orphan: str) -> bool:
+            return self._orphans[orphan].forgotten_at <= oldest
+
+        for orphan in list(itertools.takewhile(is_expired, self._orphans)):
             del self._orphans[orphan], self._starts[orphan]
 
 
