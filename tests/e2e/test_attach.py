@@ -172,6 +172,25 @@ def test_command_at_a_target_outlives_its_client(
         wait_for(lambda: state() == (status, None))
 
 
+def test_command_that_starts_at_a_target_after_its_client_is_lost_goes_on(user: Lasting) -> None:
+    target = {"name": "box", "argv": [*DAEMON_COMMAND, "--stdio"]}
+    with user.attach("--", "--max-in-flight", "1") as first:
+        first.call("add_target", target)
+        first.bash("true", target="box")
+        first.request("bash", {"command": "sleep 301", "on_disconnect": "kill"})
+        first.request("bash", {"command": "sleep 302", "target": "box"})
+        wait_for(lambda: user.list()[0]["shellsRunning"] == 1)
+        kill_attach(first)
+    with user.attach() as second:
+
+        def state() -> tuple[str, bool | None]:
+            shells = second.call("list_shells", {"target": "box"})["shells"]
+            [shell] = [each for each in shells if each["command"] == "sleep 302"]
+            return shell["status"], shell.get("inForeground")
+
+        wait_for(lambda: state() == ("running", None))
+
+
 def test_events_wait_for_the_next_client(shared: Lasting) -> None:
     with shared.attach() as first:
         job = first.background("echo one; sleep 1; echo two")

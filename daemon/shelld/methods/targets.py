@@ -191,6 +191,9 @@ async def _pass_on(context: RequestContext, method: str, target: Target, members
         if method == "bash":
             context.passed_on = PassedOn(target.name, call.far_id, partial(link.leave, call))
             context.ends_with_client = _ends_with_client(members)
+            if context.leaves_command:
+                # The client was lost while the request waited for its turn.
+                link.leave(call)
         try:
             result = await link.answer(call)
         except anyio.get_cancelled_exc_class():
