@@ -345,13 +345,16 @@ class Sandbox:
             # With the network of the machine, the list also has the sockets of the sandbox itself.
             return False
         try:
-            listed = socket_paths()
+            # The file of a hidden socket may have got another name.
+            new = [
+                path
+                for path in socket_paths()
+                if path not in view.sockets or not os.path.lexists(path)
+            ]
+            found = shown_sockets(self.policy, view.hidden, view.shown, new)
+            return any(path not in view.sockets for path in found)
         except OSError:
             return True
-        # The file of a hidden socket may have got another name.
-        new = [path for path in listed if path not in view.sockets or not os.path.lexists(path)]
-        found = shown_sockets(self.policy, view.shown, new)
-        return any(path not in view.sockets for path in found)
 
     @property
     def was_too_late(self) -> bool:

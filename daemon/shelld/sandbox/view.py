@@ -12,6 +12,7 @@ caller makes them before the sandbox starts, and removes them after its end if t
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Iterable, Iterator
@@ -42,7 +43,10 @@ _KERNEL_SETTINGS: Final = ("sys", "sysrq-trigger", "fs", "acpi", "scsi", "mtrr",
 # The paths in /run that programs need: the resolver's configuration, and the system on NixOS.
 _NEEDED_IN_RUN: Final = ("/run/current-system", "/run/opengl-driver", "/run/systemd/resolve")
 _RESOLVER: Final = "/etc/resolv.conf"
-
+# The errors of a path that leads nowhere, or that no program of this user can reach.
+_LEADS_NOWHERE: Final = frozenset(
+    (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.EACCES)
+)
 
 # A device and an inode.
 Identity: TypeAlias = tuple[int, int]
@@ -56,7 +60,7 @@ class View(Struct, frozen=True):
     cannot write. If such a path appears, this view no longer hides it. `present`: denied paths that
     existed when the view was made, with their devices and inodes. If such a path is replaced from
     outside, the kernel removes the mount on it. `masked`: the sockets of the machine that the view
-    hides, in the form of `present`. `shown`: see `shown_sockets`.
+    hides, in the form of `present`. `hidden` and `shown`: see `shown_sockets`.
 
     While the view is used, somebody must keep the paths in `present` and `masked` open. Otherwise,
     the system may give the inode of a removed file to another file.
@@ -68,6 +72,7 @@ class View(Struct, frozen=True):
     present: tuple[tuple[str, Identity | None], ...]
     masked: tuple[tuple[str, Identity | None], ...]
     sockets: frozenset[str]
+    hidden: tuple[str, ...]
     shown: tuple[str, ...]
 
     @property
@@ -129,7 +134,7 @@ class _Builder:
         for path in policy.unix_sockets:
             if self._is_hidden(path):
                 self._mounts[path] = ["--ro-bind", path, path]
-        masked = list(shown_sockets(policy, self._shown, sockets))
+        masked = list(shown_sockets(policy, self._hidden, self._shown, sockets))
         for path in masked:
             self._mask(path)
         for path in policy.deny_write:
@@ -143,6 +148,7 @@ class _Builder:
             tuple(self._present.items()),
             tuple(self._masked.items()),
             frozenset(masked),
+            self._hidden,
             self._shown,
         )
 
@@ -229,37 +235,57 @@ class _Builder:
 
 
 def shown_sockets(
-    policy: ResolvedPolicy, shown: Iterable[str], paths: Iterable[str]
+    policy: ResolvedPolicy, hidden: Iterable[str], shown: Iterable[str], paths: Iterable[str]
 ) -> Iterator[str]:
     """Yield the sockets of the machine that a sandbox would show although the policy does not allow
-    them.
+    them. Raises OSError.
 
-    `shown`: the directories of the machine that stay visible below private ones such as /tmp.
-    `paths`: the paths that the kernel lists. If such a path is gone, its socket may have another
-    name in the same directory. If the path of a lasting daemon's socket is too long, the daemon
-    binds the socket by a descriptor, and the kernel does not list the real path.
+    `hidden`: the directories that are private in the sandbox, such as /tmp. `shown`: the
+    directories of the machine that stay visible below private ones. `paths`: the paths that the
+    kernel lists. If such a path is gone, its socket may have another name in the same directory. If
+    the path of a lasting daemon's socket is too long, the daemon binds the socket by a descriptor,
+    and the kernel does not list the real path.
     """
     directories = dict.fromkeys(possible_directories())
     for path in paths:
-        if _shows_socket(policy, shown, path):
-            yield path
-        elif not os.path.lexists(path):
+        if not os.path.lexists(path):
             directories[os.path.dirname(path)] = None
+        elif _shows_socket(policy, hidden, shown, path):
+            yield path
     for directory in directories:
+        if not os.path.isdir(directory):
+            # To resolve the path would take longer, and each command in a sandbox gets here.
+            continue
         real = os.path.realpath(directory)
-        if not is_within(real, _hidden(policy)) or is_within(real, shown):
-            yield from (path for path in sockets_in(real) if _shows_socket(policy, shown, path))
+        if not is_within(real, hidden) or is_within(real, shown):
+            found = sockets_in(real)
+            yield from (path for path in found if _shows_socket(policy, hidden, shown, path))
 
 
-def _shows_socket(policy: ResolvedPolicy, shown: Iterable[str], path: str) -> bool:
+def _shows_socket(
+    policy: ResolvedPolicy, hidden: Iterable[str], shown: Iterable[str], path: str
+) -> bool:
     if path in policy.unix_sockets:
         return False
-    real = os.path.realpath(path)
-    if real in policy.unix_sockets or is_within(real, policy.deny_read):
+    real = _real_path(path)
+    if real is None or real in policy.unix_sockets or is_within(real, policy.deny_read):
         return False
-    if is_within(real, _hidden(policy)):
-        return is_within(real, shown) and os.path.exists(real)
-    return os.path.exists(real)
+    return not is_within(real, hidden) or is_within(real, shown)
+
+
+def _real_path(path: str) -> str | None:
+    """Return the path without symbolic links; None if the path leads nowhere. Raises OSError."""
+    # This is several times as fast as `os.path.realpath`, and each command in a sandbox gets here.
+    try:
+        descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno in _LEADS_NOWHERE:
+            return None
+        raise
+    try:
+        return os.readlink(f"/proc/self/fd/{descriptor}")
+    finally:
+        os.close(descriptor)
 
 
 def _hidden(policy: ResolvedPolicy) -> Iterator[str]:
