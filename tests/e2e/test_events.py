@@ -462,6 +462,30 @@ def test_repeated_request_continues_its_subscription(events: RawDaemon) -> None:
     assert refused["data"]["parameter"] == "events"
 
 
+@pytest.mark.parametrize(
+    ("option", "parameter"),
+    [
+        ({"session": "main"}, "session"),
+        ({"interval_ms": 1}, "interval_ms"),
+        ({"max_bytes": 2_048}, "max_bytes"),
+        ({"strip_ansi": False}, "strip_ansi"),
+    ],
+)
+def test_repeated_request_without_an_option_is_refused(
+    events: RawDaemon, option: Json, parameter: str
+) -> None:
+    params = {"events": ["exit"], "idempotency_key": "mine"}
+    events.call("subscribe", {**params, **option})
+    assert events.fail("subscribe", params)["data"]["parameter"] == parameter
+
+
+def test_key_of_a_single_shell_is_not_taken_for_all_shells(events: RawDaemon) -> None:
+    shell = events.bash("sleep 300", run_in_background=True)["bash_id"]
+    params = {"events": ["exit"], "idempotency_key": "mine"}
+    events.call("subscribe", {**params, "bash_id": shell})
+    assert events.fail("subscribe", params)["data"]["parameter"] == "bash_id"
+
+
 def test_key_of_an_ended_subscription_is_free(events: RawDaemon) -> None:
     shell = events.bash("true")["bash_id"]
     for params in ({}, {"bash_id": shell}):

@@ -35,7 +35,9 @@ async def subscribe(context: RequestContext, params: SubscribeParams) -> Subscri
     if params.subscription is not None:
         if key is not None:
             raise invalid_params("Give either subscription or idempotency_key", "idempotency_key")
-        return _continue(context, params, subscriptions.get(params.subscription))
+        named = subscriptions.get(params.subscription)
+        _check_same(named.options, _with_given(named.options, params))
+        return _continue(context, named, params.from_seq)
     if params.from_seq is not None and key is None:
         raise missing_parameter("subscription")
     if params.events is None:
@@ -43,10 +45,11 @@ async def subscribe(context: RequestContext, params: SubscribeParams) -> Subscri
     _check_not_empty("events", params.events)
     options = _options_of(context, params, params.events)
     if key is not None and (found := subscriptions.find(key)) is not None:
+        # An option that is left out has its default value, as in the first request.
+        _check_same(found.options, options)
         # The client has not got the first answer, so it has got no events either.
         oldest, _newest = found.available
-        start = oldest if params.from_seq is None else params.from_seq
-        return _continue(context, replace(params, from_seq=start), found)
+        return _continue(context, found, oldest if params.from_seq is None else params.from_seq)
     if params.from_seq:
         raise _not_kept(0, 0)
     shells = _shells_of(context, options)
@@ -98,11 +101,10 @@ def _no_subscription(_shell: Shell) -> None:
 
 
 def _continue(
-    context: RequestContext, params: SubscribeParams, found: Subscription
+    context: RequestContext, found: Subscription, from_seq: int | None
 ) -> SubscribeResult:
-    _check_same(found.options, params)
     oldest, newest = found.available
-    seq = newest if params.from_seq is None else params.from_seq
+    seq = newest if from_seq is None else from_seq
     if not oldest <= seq <= newest:
         raise _not_kept(oldest, newest)
     subscriptions = context.daemon.subscriptions
@@ -128,18 +130,24 @@ def _result(subscription: Subscription) -> SubscribeResult:
     )
 
 
-def _check_same(options: SubscriptionOptions, params: SubscribeParams) -> None:
-    """Raise `RpcError` if `params` differ from the options of a subscription."""
-    given: dict[str, tuple[Any, Any]] = {
-        "bash_id": (params.bash_id, options.bash_id),
-        "session": (params.session, options.session),
-        "events": (params.events and frozenset(params.events), options.events),
-        "interval_ms": (params.interval_ms, options.interval_ms),
-        "max_bytes": (params.max_bytes, options.max_bytes),
-        "strip_ansi": (params.strip_ansi, options.strip),
+def _with_given(options: SubscriptionOptions, params: SubscribeParams) -> SubscriptionOptions:
+    """Return the options of a subscription with the values that `params` gives."""
+    given = {
+        "bash_id": params.bash_id,
+        "session": params.session,
+        "events": None if params.events is None else frozenset(params.events),
+        "interval_ms": params.interval_ms,
+        "max_bytes": params.max_bytes,
+        "strip": params.strip_ansi,
     }
-    for name, (value, current) in given.items():
-        if value is not None and value != current:
+    return replace(options, **{name: value for name, value in given.items() if value is not None})
+
+
+def _check_same(current: SubscriptionOptions, wanted: SubscriptionOptions) -> None:
+    """Raise `RpcError` if a client wants other options than those of a subscription."""
+    for field in SubscriptionOptions.__struct_fields__:
+        if getattr(wanted, field) != getattr(current, field):
+            name = "strip_ansi" if field == "strip" else field
             raise invalid_params(f"Invalid value for {name}: the subscription has another", name)
 
 
