@@ -9,11 +9,13 @@ from typing import Any, cast
 import anyio
 import anyio.abc
 import anyio.lowlevel
+from msgspec.structs import replace
 
 from shelld.events.subscription import MAX_QUEUED_BYTES, SubscriptionOptions
 from shelld.events.subscriptions import Subscriptions
 from shelld.shells.manager import Manager
 from shelld.shells.shell import Shell
+from shelld_protocol.errors import shell_not_found
 from shelld_protocol.event_methods import Event, SubscriptionOver
 
 OPTIONS = SubscriptionOptions(None, None, frozenset({"exit"}), 0, 65_536, True)
@@ -27,6 +29,9 @@ class FakeManager:
 
     def attend(self, task: Callable[[], Coroutine[Any, Any, None]]) -> None:
         self._tasks.start_soon(task)
+
+    def get(self, shell_id: str) -> Shell:
+        raise shell_not_found(shell_id, expired=True)
 
     @contextmanager
     def reading(self, _shell: Shell) -> Generator[None]:
@@ -96,3 +101,17 @@ async def test_events_are_settled_once_all_shells_have_ended() -> None:
         tasks.start_soon(end)
         await subscriptions.settle()
         assert len(client.received) == 1
+
+
+async def test_key_is_free_once_its_shell_is_no_longer_retained() -> None:
+    async with anyio.create_task_group() as tasks:
+        subscriptions = Subscriptions(cast("Manager", FakeManager(tasks)))
+        shell, client = Shell("x", is_empty=False), Client()
+        options = replace(OPTIONS, bash_id="x")
+        first = subscriptions.add(options, client, 1, [shell], "mine")
+        assert subscriptions.find("mine") is None
+        second = subscriptions.add(OPTIONS, client, 2, [], "mine")
+        subscriptions.remove(first.name)
+        assert subscriptions.find("mine") is second
+        subscriptions.remove(second.name)
+        assert subscriptions.find("mine") is None

@@ -103,20 +103,28 @@ class Subscriptions:
     def get(self, name: str) -> Subscription:
         """Return a subscription. Raises `RpcError` (invalid_params)."""
         found = self._all.get(name)
-        if found is not None and found.options.bash_id:
-            try:
-                self._manager.get(found.options.bash_id)
-            except RpcError:
-                # The shell of the subscription has expired.
-                found = None
-        if found is None:
+        if found is None or self._has_expired(found):
             raise invalid_params("Invalid value for subscription: there is none", "subscription")
         return found
 
     def find(self, key: str) -> Subscription | None:
         """Return the subscription that has an idempotency key; None if there is none."""
-        name = self._by_key.get(key)
-        return None if name is None else self.get(name)
+        found = self._all.get(self._by_key.get(key, ""))
+        if found is not None and self._has_expired(found):
+            # Another subscription may get the key.
+            self.remove(found.name)
+            return None
+        return found
+
+    def _has_expired(self, subscription: Subscription) -> bool:
+        """Return whether the single shell of a subscription is no longer retained."""
+        if not subscription.options.bash_id:
+            return False
+        try:
+            self._manager.get(subscription.options.bash_id)
+        except RpcError:
+            return True
+        return False
 
     def continue_after(
         self, subscription: Subscription, seq: int, recipient: Recipient, request_id: Any
