@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 
 # This program answers `server_info` as a shelld does. It answers any later request with the value
 # of the expression in its argument, which is bytes. In the expression, `i` is the id of the
-# request, as JSON text.
+# request, as JSON text, and `methods` has the methods of all requests so far.
 _PEER = """
 import json, os, signal, sys
 
@@ -28,10 +28,12 @@ def out(data):
 def answer(i, result):
     return b'{"jsonrpc":"2.0","id":%b,"result":%b}\\n' % (i, result)
 
+methods = []
 for line in sys.stdin.buffer:
     message = json.loads(line)
     if "id" not in message:
         continue
+    methods.append(message["method"])
     i = json.dumps(message["id"]).encode()
     if message["method"] == "server_info":
         limits = b'{"maxMessageBytes":1000000}'
@@ -151,6 +153,34 @@ def test_request_that_succeeds_although_it_was_cancelled_is_undone(
     hub.notify("$/cancelRequest", {"id": call})
     assert hub.receive()["method"] == "shell/undone"
     assert hub.answer(call)["error"]["code"] == -32800
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "result"),
+    [
+        (
+            "bash",
+            {"command": "true", "run_in_background": True},
+            '{"bash_id":"far","status":"running"}',
+        ),
+        ("subscribe", {"events": ["exit"]}, '{"subscription":"far"}'),
+    ],
+)
+def test_cancelled_request_with_a_key_is_not_undone(
+    hub: RawDaemon, method: str, params: Json, result: str
+) -> None:
+    event = """b'{"jsonrpc":"2.0","method":"shell/begun","params":{"subscription":"far"}}\\n'"""
+    late = f"out({event}) or sys.stdin.buffer.readline() and answer(i, b'{result}')"
+    name = f"kept-{method}"
+    seen = """answer(i, b'{"shells":[],"seen":%b}' % json.dumps(methods[1:]).encode())"""
+    add_target(hub, name, f"{late} if message['method'] == '{method}' else {seen}")
+    hub.forget_answers()
+    call = hub.request(method, {"target": name, "idempotency_key": "mine", **params})
+    assert hub.receive()["method"] == "shell/begun"
+    hub.notify("$/cancelRequest", {"id": call})
+    assert hub.answer(call)["error"]["code"] == -32800
+    # A request to undo this would come before the next request.
+    assert hub.call("list_shells", {"target": name})["seen"] == [method, "list_shells"]
 
 
 def test_text_without_end_between_messages_cuts_the_connection(hub: RawDaemon) -> None:

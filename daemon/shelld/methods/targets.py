@@ -229,7 +229,8 @@ async def _pass_on(context: RequestContext, method: str, target: Target, members
 async def _undo(link: Link, method: str, members: Members, result: bytes) -> None:
     """End what a request has begun at a target, because its client will not learn of it.
 
-    Leaves a command with an idempotency key, which the client can find again.
+    Leaves a command or a subscription with an idempotency key. The client can find it again, and an
+    earlier request may have begun it.
     """
     try:
         begun = decode(result, _begun)
@@ -238,7 +239,7 @@ async def _undo(link: Link, method: str, members: Members, result: bytes) -> Non
     params: Mapping[str, str | None]
     if method == "bash" and begun.status == "running" and "idempotency_key" not in members:
         undo, params = "kill_shell", {"shell_id": begun.bash_id}
-    elif method == "subscribe" and "subscription" not in members:
+    elif method == "subscribe" and not members.keys() & {"subscription", "idempotency_key"}:
         undo, params = "unsubscribe", {"subscription": begun.subscription}
     else:
         return
