@@ -221,6 +221,16 @@ def test_name_of_a_lost_subscription_is_not_used_again(hub: RawDaemon) -> None:
         assert hub.receive()["method"] == "shell/lost"
 
 
+def test_target_can_be_given_together_with_an_id_of_the_target(hub: RawDaemon) -> None:
+    bash_id = hub.bash("true", target="box")["bash_id"]
+    params = {"target": "box", "bash_id": bash_id, "events": ["leftover"]}
+    name = hub.call("subscribe", params)["subscription"]
+    again = hub.call("subscribe", {"target": "box", "subscription": name})
+    assert (again["subscription"], again["bash_id"]) == (name, bash_id)
+    error = hub.fail("subscribe", {**params, "target": "other"})
+    assert error["data"]["parameter"] == "target"
+
+
 def test_subscription_to_all_shells_of_a_target(hub: RawDaemon) -> None:
     name = hub.call("subscribe", {"target": "box", "events": ["exit"]})["subscription"]
     hub.bash("true")

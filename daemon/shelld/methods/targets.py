@@ -119,6 +119,8 @@ def _target_of(
             for each in ID_PARAMS[method]:
                 if split(members.get(each)) is not None:
                     members[each] = _without_target(members[each], target.name)
+            if takes_target and _first_name(members) == target.name:
+                _remove_first_name(members)
             return target
     if (called := _request_of(context, members)) is not None:
         members["request_id"] = Raw(called.far_id)
@@ -151,17 +153,26 @@ def _plain(raw: Raw) -> int | str:
 
 
 def _named_target(context: RequestContext, members: Members) -> Target | None:
-    name = text_of(members.get("target"))
+    name = _first_name(members)
     if name is None:
         return None
-    first, colon, rest = name.partition(":")
-    target = context.daemon.targets.get(first)
+    target = context.daemon.targets.get(name)
     if target is None:
-        raise unknown_target(name)
-    del members["target"]
+        raise unknown_target(text_of(members["target"]) or "")
+    _remove_first_name(members)
+    return target
+
+
+def _first_name(members: Members) -> str | None:
+    """Return the target that the member `target` names, without the targets of that target."""
+    name = text_of(members.get("target"))
+    return None if name is None else name.partition(":")[0]
+
+
+def _remove_first_name(members: Members) -> None:
+    _first, colon, rest = (text_of(members.pop("target")) or "").partition(":")
     if colon:
         members["target"] = as_raw(rest)
-    return target
 
 
 def _target_of_session(context: RequestContext, members: Members) -> Target | None:
