@@ -152,7 +152,11 @@ class AsyncEventStream(_Iteration[Event]):
         self._subscribed = result = await self._subscribe()
         self.subscription, self.seq = result.subscription, result.seq
         from_seq = self._params.get("from_seq")
-        self._reached = result.seq if from_seq is None else from_seq
+        if from_seq is not None:
+            self._reached = from_seq
+        elif self._params.get("idempotency_key") is None:
+            self._reached = result.seq
+        # With a key, the daemon sends all events again that it keeps.
         # If the subscription is over, the daemon sends only earlier events, which are sent again.
         self._is_over = result.is_over and self._reached == result.seq
         return self

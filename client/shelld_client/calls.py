@@ -185,8 +185,11 @@ def repeatable(options: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return options of `subscribe` with which a repeated request begins no second subscription."""
     if options.get("subscription") is not None:
         return options
-    key, from_seq = options.get("idempotency_key"), options.get("from_seq")
-    return {**options, "idempotency_key": key or urandom(16).hex(), "from_seq": from_seq or 0}
+    if options.get("idempotency_key") is not None:
+        # Without `from_seq`, the caller wants all kept events, not an error if some are missing.
+        return options
+    from_seq = options.get("from_seq")
+    return {**options, "idempotency_key": urandom(16).hex(), "from_seq": from_seq or 0}
 
 
 def unsubscribe(subscription: str) -> Call[Empty]:

@@ -685,3 +685,22 @@ async def test_call_that_waits_during_a_second_loss_is_reported_lost(user: Lasti
                 while not found:
                     await anyio.sleep(0.01)
         assert found[0].code is None
+
+
+@pytest.mark.parametrize("reconnect", [False, True])
+async def test_key_continues_the_events_of_an_earlier_connection(
+    attach: Attach, user: Lasting, reconnect: bool
+) -> None:
+    async with attach("work", env=user.env) as shell:
+        job = await shell.bash("echo hello", run_in_background=True)
+        options = {"bash_id": job.bash_id, "idempotency_key": "1"}
+        lost = shell.events(**options)
+        await lost.__aenter__()
+        assert [type(await anext(lost)) for _ in range(2)] == [OutputEvent, ExitEvent]
+        lose_connection(shell)
+    async with (
+        attach("work", env=user.env, reconnect=reconnect) as shell,
+        shell.events(**options) as events,
+    ):
+        assert events.subscription == lost.subscription
+        assert [type(event) async for event in events] == [OutputEvent, ExitEvent]
