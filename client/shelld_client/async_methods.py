@@ -208,7 +208,8 @@ class AsyncMethods:
 
         By default, the events are the output and the ends of all shells that run or will start.
         """
-        return AsyncEventStream(self._begin, self._repeatable(options))
+        has_own_key = options.get("idempotency_key") is None
+        return AsyncEventStream(self._begin, self._repeatable(options), has_own_key=has_own_key)
 
     def stream(self, command: str, **options: Unpack[StreamOptions]) -> AsyncOutputStream:
         """Run a command as `bash` does.

@@ -125,8 +125,15 @@ class AsyncEventStream(_Iteration[Event]):
 
     _subscribed: SubscribeResult | None = None
 
-    def __init__(self, begin: AsyncBegin, options: Mapping[str, Any]) -> None:
+    def __init__(
+        self, begin: AsyncBegin, options: Mapping[str, Any], *, has_own_key: bool = False
+    ) -> None:
+        """Create an iteration that has not begun.
+
+        `has_own_key` says that the caller does not know the idempotency key in `options`.
+        """
         super().__init__()
+        self._has_own_key = has_own_key
         self.subscription = ""
         self.seq = 0
         # The number of the last event that this iteration has received. `seq` is higher while the
@@ -164,15 +171,29 @@ class AsyncEventStream(_Iteration[Event]):
     async def _subscribe(self) -> SubscribeResult:
         call = calls.subscribe(self._params)
         while True:
-            self._ongoing = ongoing = await self._begin(call, nothing_to_undo)
+            try:
+                self._ongoing = ongoing = await self._begin(call, nothing_to_undo)
+            except BaseException:
+                self._end_lost(call)
+                raise
             try:
                 return call.decode(await ongoing.answer())
             except BaseException as error:
                 if not ongoing.can_be_repeated(error, call):
+                    self._end_lost(call)
                     self.end()
                     raise
                 # The repeated request finds the subscription, if there is one already.
                 ongoing.end()
+
+    def _end_lost(self, call: Call[SubscribeResult]) -> None:
+        """If the connection was lost, end the subscription that `call` may have begun."""
+        # A caller who has chosen the key can continue the subscription.
+        ongoing = self._ongoing
+        is_begun_here = self._has_own_key and "idempotency_key" in call.params
+        if ongoing is not None and ongoing.is_cut and is_begun_here:
+            # Only a repeated request finds the name of the subscription.
+            ongoing.send_only(call)
 
     def end(self) -> None:
         """End the iteration, and the subscription unless another reader has continued it."""

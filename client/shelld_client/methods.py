@@ -206,7 +206,8 @@ class Methods:
 
         By default, the events are the output and the ends of all shells that run or will start.
         """
-        return EventStream(self._begin, self._repeatable(options))
+        has_own_key = options.get("idempotency_key") is None
+        return EventStream(self._begin, self._repeatable(options), has_own_key=has_own_key)
 
     def stream(self, command: str, **options: Unpack[StreamOptions]) -> OutputStream:
         """Run a command as `bash` does.

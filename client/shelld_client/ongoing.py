@@ -239,11 +239,15 @@ def send_only(
     """Send a request, and ignore its answer. If the connection is lost, pass the call to
     `send_later`.
 
-    The daemon may get the request twice.
+    If the request begins a subscription, end it. The daemon may get the request twice.
     """
 
     def answered(answer: bytes | ShellError) -> None:
-        if send_later is not None and was_cut(answer):
+        if isinstance(answer, bytes):
+            if name := subscription_in(answer):
+                # Nobody reads the events.
+                send_only(connection, send, calls.unsubscribe(name), send_later)
+        elif send_later is not None and was_cut(answer):
             send_later(call)
 
     mailbox = Mailbox()

@@ -704,3 +704,28 @@ async def test_key_continues_the_events_of_an_earlier_connection(
     ):
         assert events.subscription == lost.subscription
         assert [type(event) async for event in events] == [OutputEvent, ExitEvent]
+
+
+@pytest.mark.parametrize("kind", ["asyncio", "trio"])
+async def test_cancelled_repeat_of_events_leaves_no_subscription_behind(
+    attached: Attached,
+) -> None:
+    async with attached() as shell:
+        daemon = (await shell.server_info()).pid
+        os.kill(daemon, signal.SIGSTOP)
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(shell.events(events=["exit"]).__aenter__)
+                # The daemon reads the request only when it continues.
+                await anyio.sleep(0.3)
+                before = shell.pid
+                lose_connection(shell)
+                while shell.pid == before:
+                    await anyio.sleep(0.01)
+                tasks.cancel_scope.cancel()
+        finally:
+            os.kill(daemon, signal.SIGCONT)
+        async with shell.events(events=["exit"]) as events:
+            # After the number of the subscription, a name has a mark of eight characters.
+            mark = events.subscription[-8:]
+        assert not await has_subscription(shell, f"sub_1{mark}")
