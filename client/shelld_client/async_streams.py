@@ -276,6 +276,10 @@ class AsyncOutputStream(_Iteration[OutputEvent | BashResult | BackgroundResult])
     `CommandTimedOut`, comes after the output.
     """
 
+    # The request whose connection was lost, until it is repeated.
+    _lost: AsyncOngoing | None = None
+    _is_finished = False
+
     def __init__(
         self,
         begin: AsyncBegin,
@@ -290,6 +294,8 @@ class AsyncOutputStream(_Iteration[OutputEvent | BashResult | BackgroundResult])
         # Whether the last item was taken.
         self._is_finished = False
         self._exit: ExitEvent | None = None
+        # The shell and the subscription of the last event.
+        self._source: tuple[str, str] | None = None
         self._output = AsyncOutputReader(request, strip=call.params.get("strip_ansi"))
 
     async def __aenter__(self) -> Self:
@@ -298,16 +304,27 @@ class AsyncOutputStream(_Iteration[OutputEvent | BashResult | BackgroundResult])
     def end(self) -> None:
         """End the iteration. Also end the command, if the last item was not taken."""
         self._is_over = True
-        # Read the attribute once, because another thread or a signal handler may run this code at
+        # Read the attributes once, because another thread or a signal handler may run this code at
         # the same time.
-        ongoing = self._ongoing
+        ongoing, lost = self._ongoing, self._lost
         if ongoing is not None and self._is_finished:
             ongoing.end()
         elif ongoing is not None:
             ongoing.abandon()
+            lost = ongoing
+        if lost is not None and not self._is_finished:
+            self._kill_later(lost)
+        self._lost = None
         # Clear the attribute last. So if an interrupt stops the steps above, another call of `end`
         # repeats them.
         self._ongoing = None
+
+    def _kill_later(self, ongoing: AsyncOngoing) -> None:
+        """If the connection of a repeatable request is lost, kill the command on the next one."""
+        # Without a key, the caller gets the error `TargetLost`, and the command goes on.
+        is_repeatable = "idempotency_key" in self._call.params
+        if self._source is not None and ongoing.is_cut and is_repeatable:
+            ongoing.send_only(calls.kill_shell(self._source[0], {}))
 
     def _next_has_failed(self) -> None:
         # An interrupt may have lost an item, even the last item. So no caller may wait for another
@@ -323,7 +340,11 @@ class AsyncOutputStream(_Iteration[OutputEvent | BashResult | BackgroundResult])
                 raise StopAsyncIteration
             if ongoing is None:
                 undo = partial(kill_in_background, self._call)
-                self._ongoing = await self._begin(self._call, undo)
+                self._ongoing = ongoing = await self._begin(self._call, undo)
+                if self._lost is not None and self._source is not None:
+                    # The repeated request has a subscription of its own.
+                    ongoing.send_only(calls.unsubscribe(self._source[1]))
+                self._lost = None
                 continue
             if self._output.ready:
                 return self._output.ready.popleft()
@@ -337,7 +358,7 @@ class AsyncOutputStream(_Iteration[OutputEvent | BashResult | BackgroundResult])
             error = item.error if isinstance(item, End) else item
             if ongoing.can_be_repeated(error, self._call):
                 # The repeated request finds the same command, and gets its events.
-                self._ongoing = None
+                self._lost, self._ongoing = ongoing, None
                 ongoing.end()
             elif not self._is_over:
                 await self._take(item)
@@ -361,6 +382,7 @@ class AsyncOutputStream(_Iteration[OutputEvent | BashResult | BackgroundResult])
             assert isinstance(result, BashResult | BackgroundResult)
             self.result = result
         elif isinstance(item, OutputEvent):
+            self._source = (item.bash_id, item.subscription)
             await self._output.take(item)
         elif isinstance(item, ExitEvent):
             await self._output.take_end(item)

@@ -729,3 +729,56 @@ async def test_cancelled_repeat_of_events_leaves_no_subscription_behind(
             # After the number of the subscription, a name has a mark of eight characters.
             mark = events.subscription[-8:]
         assert not await has_subscription(shell, f"sub_1{mark}")
+
+
+async def test_stream_with_a_key_that_is_left_without_a_connection_is_killed(
+    attached: Attached,
+) -> None:
+    async with attached() as shell:
+        async with shell.stream("echo one; sleep 300", idempotency_key="1") as stream:
+            event = await anext(stream)
+            lose_connection(shell)
+            await has_lost_connection(shell)
+        read = await shell.bash_output(event.bash_id, until="exit", wait=60_000)
+        assert read.status == "killed"
+
+
+@pytest.mark.parametrize("kind", ["asyncio", "trio"])
+async def test_stream_with_a_key_that_is_cancelled_while_it_is_repeated_is_killed(
+    attached: Attached,
+) -> None:
+    async with attached() as shell:
+        daemon = (await shell.server_info()).pid
+        async with shell.stream("echo one; sleep 300", idempotency_key="1") as stream:
+            event = await anext(stream)
+            os.kill(daemon, signal.SIGSTOP)
+            try:
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(anext, stream)
+                    before = shell.pid
+                    lose_connection(shell)
+                    while shell.pid == before:
+                        await anyio.sleep(0.01)
+                    tasks.cancel_scope.cancel()
+            finally:
+                os.kill(daemon, signal.SIGCONT)
+        read = await shell.bash_output(event.bash_id, until="exit", wait=60_000)
+        assert read.status == "killed"
+
+
+async def test_repeated_stream_leaves_no_subscription_behind(
+    attached: Attached, tmp_path: Path
+) -> None:
+    gates = [Gate(tmp_path / f"gate{number}") for number in range(2)]
+    command = "; ".join(f"echo; {gate.wait}" for gate in gates)
+    async with attached() as shell:
+        names = list[str]()
+        async with shell.stream(f"{command}; echo; sleep 300", idempotency_key="1") as stream:
+            for gate in gates:
+                names.append((await anext(stream)).subscription)
+                lose_connection(shell)
+                await has_lost_connection(shell)
+                gate.open()
+            last = await anext(stream)
+            assert len({*names, last.subscription}) == 3
+            assert not [name for name in names if await has_subscription(shell, name)]
