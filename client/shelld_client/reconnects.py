@@ -100,9 +100,9 @@ def is_repeatable(call: Call[Any]) -> bool:
     if call.method in {"bash", "subscribe"}:
         return params.get("idempotency_key") is not None
     if call.method == "bash_output":
-        # A read without both offsets counts its output as read, so a second read would return other
-        # output.
-        return {"stdout_offset", "stderr_offset"} <= params.keys()
+        # A read without an offset counts its output as read, so a second read would return other
+        # output. A read with one offset reads only one stream.
+        return not params.keys().isdisjoint({"stdout_offset", "stderr_offset"})
     return call.method in _REPEATABLE
 
 

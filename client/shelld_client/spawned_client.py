@@ -117,8 +117,8 @@ class SpawnedClient:
 
         With `reconnect`, the client attaches again if its connection is lost, for up to 30 seconds.
         The client repeats the calls under way that have an `idempotency_key`. It also repeats calls
-        that have no further effect when they are repeated: `kill_shell`, `bash_output` with both
-        offsets, and other calls that only read. All other calls under way raise `TargetLost`.
+        that have no further effect when they are repeated: `kill_shell`, `bash_output` with an
+        offset, and other calls that only read. All other calls under way raise `TargetLost`.
         Iterations over events and jobs continue after the last event that they received. If the
         daemon has died, or another client has taken it, the client does not attach again, and calls
         raise `DaemonExited`.

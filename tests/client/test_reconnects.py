@@ -159,11 +159,12 @@ async def test_lost_call_without_a_key_is_reported_as_possibly_started(attached:
         await shell.kill_shell(left.bash_id)
 
 
-async def test_reads_by_offset_are_repeated(attached: Attached) -> None:
+@pytest.mark.parametrize("streams", [["stdout"], ["stdout", "stderr"]])
+async def test_reads_by_offset_are_repeated(attached: Attached, streams: list[str]) -> None:
     async with attached() as shell:
         job = await shell.bash("echo one; sleep 0.5; echo two", run_in_background=True)
         options = {"until": "exit", "wait": 60_000}
-        offsets = {"stdout_offset": 0, "stderr_offset": 0}
+        offsets = {f"{name}_offset": 0 for name in streams}
         read: Any = await lose_under_way(shell, "bash_output", job.bash_id, **options, **offsets)
         assert (read.stdout, read.exit_code) == ("one\ntwo\n", 0)
 
