@@ -283,6 +283,21 @@ def test_state_above_the_file_limit_is_reported_as_lost(
     assert daemon.bash("cat", session=session, stdin="given")["stdout"] == "given"
 
 
+@pytest.mark.parametrize("file_bytes", [0, 1, 200])
+@pytest.mark.parametrize("options", [{"env": {"A": "b" * 300}}, {"tty": True}])
+def test_file_limit_does_not_end_a_command_before_its_start(
+    daemon: RawDaemon, session: str, file_bytes: int, options: Json
+) -> None:
+    limit(daemon, session, file_bytes=file_bytes)
+    for command, written in (("f() { echo $1; }; f one", "one"), ("trap; y=2; echo $y", "2")):
+        result = daemon.bash(command, session=session, **options)
+        assert (outcome(result), result["stdout"].split()) == (("completed", None), [written])
+        assert result["stateReason"] in ("missing", "incomplete")
+    # The signal has its usual effect on the command itself.
+    result = daemon.bash("y=1; kill -XFSZ $$", session=session, **options)
+    assert (result["status"], result["signal"]) == ("failed", "SIGXFSZ")
+
+
 def test_generous_file_limit_does_not_disturb_the_state(daemon: RawDaemon, session: str) -> None:
     limit(daemon, session, file_bytes=MIB, open_files=16)
     for command in ("x=1; f() { echo $x; }", "cd /; y=2", "f"):

@@ -128,6 +128,8 @@ def lines_of_call(changes: Changes, path: str | None) -> bytes:
     names = " ".join(name for name in changes if _NAME.fullmatch(name)).encode()
     lines: list[bytes] = []
     if path:
+        # If a limit forbids to write the report, its signal must not end bash.
+        lines.append(b'\\builtin trap "" XFSZ\n')
         lines.append(rb'\builtin printf "%s\0" "$BASHOPTS:$SHELLOPTS"' + end)
     posix = changes.get(_POSIX)
     if posix is not None:
@@ -135,6 +137,7 @@ def lines_of_call(changes: Changes, path: str | None) -> bytes:
     if path:
         lines.append(b"\\builtin declare -p %s" % names + end if names else b"")
         lines.append(rb"\builtin printf '\0'" + end)
+        lines.append(b"\\builtin trap - XFSZ\n")
     given = [name for name in _OPTION_VARIABLES if changes.get(name.decode()) is not None]
     if given:
         options = b" ".join(sorted(filter(_SHOPT.fullmatch, _listed(changes, "BASHOPTS"))))
