@@ -453,6 +453,23 @@ def test_startup_file_may_set_options_and_readonly_variables(tmp_path: Path) -> 
         assert (result["stdout"], result["stderr"]) == ("1\n", "")
 
 
+@pytest.mark.parametrize("options", [{}, {"env": {"A": "b"}}, {"tty": True}])
+@pytest.mark.parametrize("end", ["exit 7", "set -u; $nothing", ": ${nothing:?}"])
+def test_startup_file_that_ends_bash_changes_nothing(
+    tmp_path: Path, options: Json, end: str
+) -> None:
+    file = tmp_path / "env.sh"
+    file.write_text(f"[ ! -e {tmp_path}/flag ] || {{ {end}; }}\n")
+    with raw_daemon(env={"PATH": os.environ["PATH"], "BASH_ENV": str(file)}) as daemon:
+        daemon.bash("x=1; f() { echo $x; }; alias a=b; shopt -s dotglob; umask 077; cd /usr")
+        (tmp_path / "flag").touch()
+        result = daemon.bash("x=2", **options)
+        assert (result["stateKept"], result["stateReason"]) == (False, "incomplete")
+        (tmp_path / "flag").unlink()
+        shown = out(daemon, "f; alias a; shopt dotglob; umask; pwd; echo ${A-none}")
+        assert shown == "1\nalias a='b'\ndotglob        \ton\n0077\n/usr\nnone\n"
+
+
 def test_call_may_set_its_own_startup_file(daemon: RawDaemon, tmp_path: Path) -> None:
     (tmp_path / "a.sh").write_text("given=a; define() { defined=$1; }\n")
     env = {"BASH_ENV": str(tmp_path / "a.sh")}

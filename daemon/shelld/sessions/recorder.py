@@ -21,7 +21,8 @@ class Recorder:
     to descriptors, no state is kept. `files`: the files of the command's sandbox, if it has one.
     `is_apart`: the command has a tighter sandbox than its session. The state of such a command is
     not kept either. Otherwise the session's later commands would run the functions of this command
-    outside the tighter sandbox.
+    outside the tighter sandbox. `has_report`: before the command starts, bash reports that it has
+    the session's state, with `lines_of_call`.
     """
 
     def __init__(
@@ -32,8 +33,10 @@ class Recorder:
         files: DumpFiles | None = None,
         *,
         is_apart: bool = False,
+        has_report: bool = False,
     ) -> None:
         self._session = session
+        self._has_report = has_report
         self._is_apart = is_apart
         if cwd is None and "PWD" in (changes or ()):
             # Bash takes the path of its directory from PWD. Without the session's PWD, bash may
@@ -90,7 +93,9 @@ class Recorder:
             return Unkept.TOO_LARGE
         dump = os.pread(descriptor, size, 0)
         told = None
-        if self._changes:
+        if self._has_report:
+            # Without the report, which the startup file may have kept bash from writing, two parts
+            # of the dump are taken for it, and the rest is incomplete.
             told, dump = split_told(dump)
         if not dump.endswith(self.mark):
             # Bash has written no dump or only a part of it, or another command wrote to the file.

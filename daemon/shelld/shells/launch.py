@@ -269,7 +269,14 @@ class Launch:
             return b""
         cwd = request.cwd and session.resolve(request.cwd)
         is_apart = request.sandbox not in (None, session.sandbox)
-        recorder = Recorder(session, cwd, request.env, self._files, is_apart=is_apart)
+        recorder = Recorder(
+            session,
+            cwd,
+            request.env,
+            self._files,
+            is_apart=is_apart,
+            has_report=bool(request.env) or has_startup_file,
+        )
         self.recorder = recorder
         if not recorder.is_open:
             return b""
@@ -346,11 +353,12 @@ class CommandLaunch(Launch):
         if changed != NOTHING:
             recording = self._record(request, state, changed, has_startup_file=bool(startup_file))
         if recording or self._session.state is not base or needs_prelude(self._env):
-            lines = b""
             if changes:
                 withhold(self._env, changes)
-                path = self.recorder.path if recording and self.recorder else None
-                lines = lines_of_call(changes, path)
+            path = self.recorder.path if recording and self.recorder else None
+            # A startup file may end bash before bash has the session's state. Bash then reports
+            # another state as it ends. The report of these lines is missing in this case.
+            lines = lines_of_call(changes or {}, path) if changes or startup_file else b""
             env, withheld = startable(self._env)
             descriptor = len(self._descriptors)
             env[b"BASH_ENV"] = b"/proc/self/fd/%d" % descriptor
