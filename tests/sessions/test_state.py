@@ -175,7 +175,13 @@ def test_waiting_bash_with_broken_state_exits(line: str) -> None:
 
 @pytest.mark.parametrize("start", ["f() {", "f ( ) {", "f(\\\n) {", "function f {", "f() ("])
 def test_functions_that_bash_may_misprint_are_recognised(start: str) -> None:
-    for text in ("cat <<X\nx\nX\n", "case $1 in ( esac) ;; esac;", "coproc cat;"):
+    for text in (
+        "cat <<X\nx\nX\n",
+        "case $1 in ( esac) ;; esac;",
+        "coproc cat;",
+        "(\n!\n)",
+        "(time -p #\n)",
+    ):
         assert may_define_misprinted(f"{start} {text} }}".encode())
         assert not may_define_misprinted(text.encode())
     assert not may_define_misprinted(start.encode() + b" case x in y) ;; esac; }")

@@ -3,7 +3,8 @@
 # such functions.
 #
 # Bash prints some here-documents in the wrong place, for example in `a && b <<X && c`. It prints
-# the pattern `(esac)` without its first parenthesis, and adds a word after `coproc`. To find such
+# the pattern `(esac)` without its first parenthesis, and adds a word after `coproc`. If `time` or
+# `!` stands alone at the end of a subshell, it leaves out the newline that must follow. To find such
 # functions, bash parses what it has printed, prints it again, and compares the two texts. It first
 # checks all functions at once, in one child. If the texts differ, or if a function is readonly, it
 # checks each function that may be printed wrongly. For this, it defines a copy under another name,
@@ -21,7 +22,9 @@
 \builtin set +eku -fT
 # These are several patterns, because one such as *@(a|b)* would take bash quadratic time.
 __shelld_is_suspect() {
-  [[ $1 == *"<<"* || $1 == *"esac)"* || $1 == *"esac |"* || $1 == *"coproc "* ]]
+  [[ $1 == *"<<"* || $1 == *"esac)"* || $1 == *"esac |"* || $1 == *"coproc "* ||
+    $1 == *"! )"* || $1 == *"!  )"* || $1 == *"time )"* || $1 == *"time  )"* ||
+    $1 == *"time -p )"* || $1 == *"time -p  )"* ]]
 }
 # Prints the functions "${@:2}" as the text $1 defines them. If bash misreads the text, there may be
 # commands outside of functions. The trap on DEBUG prints and exits before bash runs any of them.

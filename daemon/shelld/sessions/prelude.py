@@ -31,7 +31,9 @@ _MAY_TRAP: Final = re.compile(rb"trap|eval|source|(?:^|[\s;&|(){}!])\.[ \t]")
 # Matches every command that contains the definition of a function.
 _DEFINES: Final = re.compile(rb"\([\s\\]*\)|function")
 # Matches every command with a construct that bash may print wrongly, see functions.bash.
-_MISPRINTED: Final = re.compile(rb"<<|\((?:[ \t]|\\\n)*esac|coproc")
+_MISPRINTED: Final = re.compile(
+    rb"<<|\((?:[ \t]|\\\n)*esac|coproc|(?:\btime|!)(?:[ \t]|\\\n|-p|--)*(?:#[^\n]*)?\n"
+)
 _WORD: Final = re.compile(rb"[^\s;&|<>(){}$`'\"\\]+")
 # The maximum length of a command that is split into words. A longer command would delay other
 # requests.
