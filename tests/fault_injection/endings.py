@@ -16,8 +16,9 @@ TIMED_OUT = 1001
 COUNT = 60_000
 BYTES = 348_894
 
-# This command uses all the memory that its limit allows.
-HOG = "head -c 100M /dev/zero | tail"
+# This command uses all the memory that its limit allows, and keeps it until it is killed, because
+# nobody reads what `tail` writes. A fault may leave only a watcher, which needs a moment.
+HOG = f"head -c 100M /dev/zero | tail | sleep {MARK}"
 
 
 def is_match(result: Json) -> bool:
