@@ -130,7 +130,7 @@ class AsyncEventStream(_Iteration[Event]):
     ) -> None:
         """Create an iteration that has not begun.
 
-        `has_own_key` says that the caller does not know the idempotency key in `options`.
+        `has_own_key`: the client has chosen the idempotency key in `options`, not the caller.
         """
         super().__init__()
         self._has_own_key = has_own_key
@@ -188,7 +188,7 @@ class AsyncEventStream(_Iteration[Event]):
 
     def _end_lost(self, call: Call[SubscribeResult]) -> None:
         """If the connection was lost, end the subscription that `call` may have begun."""
-        # A caller who has chosen the key can continue the subscription.
+        # If the caller has chosen the key, leave the subscription, which the caller can continue.
         ongoing = self._ongoing
         is_begun_here = self._has_own_key and "idempotency_key" in call.params
         if ongoing is not None and ongoing.is_cut and is_begun_here:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import socket
 import tempfile
 from collections.abc import Iterator
@@ -51,6 +52,28 @@ def test_a_socket_under_another_name_than_the_listed_one_is_hidden(hidden: Path)
     # No socket is left to hide if the directory is gone.
     found = view(SandboxPolicy(), hidden / "workspace", sockets=(hidden / "absent/first",))
     assert found.sockets == set()
+
+
+def test_a_socket_that_is_listed_through_a_link_is_hidden(hidden: Path) -> None:
+    (hidden / "workspace").mkdir()
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(hidden / "workspace/socket"))
+    # The link is in a private directory, but leads to one that the sandbox shows.
+    (hidden / "link").symlink_to(hidden / "workspace")
+    listed = hidden / "link/socket"
+    assert view(SandboxPolicy(), hidden / "workspace", sockets=(listed,)).sockets == {str(listed)}
+
+
+def test_sockets_are_not_taken_for_absent_if_descriptors_are_short(hidden: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(hidden / "socket"))
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        with pytest.raises(OSError, match="Too many open files"):
+            view(SandboxPolicy(), hidden, sockets=(hidden / "socket",))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_directories_above_a_denied_path_are_mounts_up_to_the_outermost_root(hidden: Path) -> None:

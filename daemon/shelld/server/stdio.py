@@ -153,7 +153,8 @@ class Output:
         self.backlog = 0
         self.is_broken = False
         self.failure: str | None = None
-        # Whether `close` or `release` was called. The thread ends after that.
+        # Whether `close` or `release` was called, whether `release` was called, and whether the
+        # thread has nothing more to do after one of them.
         self._closed = self._is_released = self._has_finished = False
         self._progress = anyio.Event()
         # A task waits until `backlog` is below this size; 0 if no task ever has.
@@ -344,7 +345,8 @@ class Output:
         """Drop all data that the client has not read, and let the thread close the descriptor.
 
         If the thread is writing to a client that does not read, the thread closes the descriptor
-        when the client reads or is gone. If this method fails, call it again.
+        when the client reads or is gone. If this method fails, call it again. Never call it after
+        `close`, because the thread may have ended.
         """
         with self._lock:
             self._closed = self.is_broken = self._is_released = True
