@@ -13,14 +13,13 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self, Unpack, overload
 
 from shelld_client import calls
 from shelld_client.async_gaps import AsyncOutputReader, AsyncRequest
-from shelld_client.async_ongoing import AsyncOngoing, nothing_to_undo
-from shelld_client.async_streams import AsyncBegin, AsyncItems, kill_in_background
+from shelld_client.async_ongoing import AsyncOngoing
+from shelld_client.async_streams import AsyncBegin, AsyncItems
 from shelld_client.call_options import KillOptions, ReadOptions, ScreenOptions, TypingOptions
 from shelld_client.calls import AnyBashResult, Call
 from shelld_client.errors import JobEnded, ProtocolError, ShellError, WaitTimedOut
@@ -56,7 +55,9 @@ class AsyncJob(AsyncItems[Event]):
     The methods raise `ShellNotFound` once the daemon has forgotten the command, long after its end.
     """
 
-    _starting: AsyncOngoing | None = None
+    # `_ongoing` is the request that has started the command. This is the subscription of the
+    # iteration.
+    _listening: AsyncOngoing | None = None
     _is_killed = False
 
     def __init__(
@@ -70,8 +71,7 @@ class AsyncJob(AsyncItems[Event]):
 
         `finish` sends a request that no cancellation interrupts. It may raise TimeoutError.
         """
-        super().__init__()
-        self._begin = begin
+        super().__init__(begin)
         self._request = request
         self._finish = finish
         self._call = call
@@ -108,29 +108,23 @@ class AsyncJob(AsyncItems[Event]):
         return self.started.pid
 
     async def __aenter__(self) -> Self:
-        if self._starting is not None:
+        if self._ongoing is not None:
             raise RuntimeError("a job can be started once only")
-        undo = partial(kill_in_background, self._call)
-        while True:
-            self._starting = starting = await self._begin(self._call, undo)
-            try:
-                self._started = _background_result(self._call, await starting.answer())
-            except BaseException as error:
-                if starting.can_be_repeated(error, self._call):
-                    starting.end()
-                    continue
-                self._end()
-                raise
-            return self
+        try:
+            self._started = _background_result(self._call, await self._answer_to(self._call))
+        except BaseException:
+            self._end()
+            raise
+        return self
 
     def _end(self) -> None:
         """End the job without waiting, whether it has started or not."""
-        if self._ongoing is not None:
+        if self._listening is not None:
+            self._listening.end()
+        if self._ongoing is not None and self._is_killed:
             self._ongoing.end()
-        if self._starting is not None and self._is_killed:
-            self._starting.end()
-        elif self._starting is not None:
-            self._starting.abandon()
+        elif self._ongoing is not None:
+            self._ongoing.abandon()
 
     async def __aexit__(
         self,
@@ -153,7 +147,7 @@ class AsyncJob(AsyncItems[Event]):
     @property
     def _is_cut(self) -> bool:
         """Tells whether the connection was lost, and the client may attach again."""
-        return self._starting is not None and self._starting.is_cut
+        return self._ongoing is not None and self._ongoing.is_cut
 
     def __del__(self) -> None:
         self._end()
@@ -298,23 +292,18 @@ class AsyncJob(AsyncItems[Event]):
 
     # -- events -----------------------------------------------------------------------------
 
-    def _check_taker(self) -> None:
-        # The subscription may not have begun yet.
-        if (starting := self._starting) is not None:
-            starting.check_taker()
-
     async def _next(self) -> Event:
         while not self._is_over:
             if self._output.ready:
                 return self._output.ready.popleft()
-            if self._ongoing is None:
+            if self._listening is None:
                 # Subscribe only when the iteration begins. Otherwise, events would pile up for a
                 # job over which nobody iterates.
                 strip = self._call.params.get("strip_ansi")
                 params = {"bash_id": self.id, "events": _EVENTS, "strip_ansi": strip}
-                self._ongoing = await self._begin(calls.subscribe(params), nothing_to_undo)
+                self._listening = await self._begin(calls.subscribe(params))
             if self._event is None:
-                self._event = await self._receive(self._ongoing)
+                self._event = await self._receive(self._listening)
             if (event := self._event) is None:
                 continue
             if isinstance(event, OutputEvent):
@@ -326,7 +315,7 @@ class AsyncJob(AsyncItems[Event]):
                 if self._output.ready:
                     continue
                 self._is_over = True
-                self._ongoing.stop_listening()
+                self._listening.stop_listening()
             self._event = None
             return event
         raise StopAsyncIteration
@@ -336,12 +325,12 @@ class AsyncJob(AsyncItems[Event]):
         item = await ongoing.next()
         if ongoing.can_be_continued(item.error if isinstance(item, End) else item):
             # The connection is lost. A new subscription of this job gets the same events again.
-            self._ongoing = None
+            self._listening = None
             ongoing.end()
             return None
         if isinstance(item, ShellError):
             # The job has no subscription now. The next call of `_next` subscribes again.
-            self._ongoing = None
+            self._listening = None
             raise item
         if isinstance(item, End):
             if not self._is_over:
@@ -350,11 +339,11 @@ class AsyncJob(AsyncItems[Event]):
         return item if isinstance(item, Event) else None
 
     def _next_has_failed(self) -> None:
-        ongoing = self._ongoing
+        ongoing = self._listening
         if ongoing is not None and ongoing.may_lose_items and not self._is_over:
             # An interrupt may have lost an event. A new subscription of this job gets this event
             # again.
-            self._ongoing = self._event = None
+            self._listening = self._event = None
             ongoing.end()
 
 

@@ -25,7 +25,7 @@ from shelld_client.call_options import (
     ScreenOptions,
     StreamOptions,
 )
-from shelld_client.calls import Call, Undo
+from shelld_client.calls import Call
 from shelld_client.errors import InvalidParams, MessageTooLarge
 from shelld_protocol.about import ServerInfoResult
 from shelld_protocol.event_methods import OutputEvent
@@ -73,7 +73,7 @@ class AsyncMethods:
         """Return the daemon's answer to a call, even if the caller is cancelled."""
         raise NotImplementedError
 
-    async def _begin(self, call: Call[Any], undo: Undo) -> AsyncOngoing:
+    async def _begin(self, call: Call[Any]) -> AsyncOngoing:
         """Send a call.
 
         The returned object gives the caller the events and the answer of the call one by one.
@@ -208,8 +208,7 @@ class AsyncMethods:
 
         By default, the events are the output and the ends of all shells that run or will start.
         """
-        has_own_key = options.get("idempotency_key") is None
-        return AsyncEventStream(self._begin, self._repeatable(options), has_own_key=has_own_key)
+        return AsyncEventStream(self._begin, self._repeatable(options))
 
     def stream(self, command: str, **options: Unpack[StreamOptions]) -> AsyncOutputStream:
         """Run a command as `bash` does.

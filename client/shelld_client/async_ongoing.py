@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from weakref import ref
 
 from shelld_client import calls
-from shelld_client.calls import Call, Undo
+from shelld_client.calls import Call
 from shelld_client.connection import Connection
 from shelld_client.errors import ProtocolError, ShellError, TargetLost
 from shelld_client.mailbox import AsyncMailbox, End, Item
@@ -22,14 +22,6 @@ from shelld_client.results import subscription_in
 from shelld_protocol.event_methods import Event
 
 SendLater: TypeAlias = Callable[[Call[Any]], None]
-
-
-def nothing_to_undo(_result: bytes) -> None:
-    """Do nothing.
-
-    This is the `undo` of a request whose only effect is a subscription, because `AsyncOngoing`
-    itself ends the subscription.
-    """
 
 
 class AsyncOngoing:
@@ -56,7 +48,6 @@ class AsyncOngoing:
         *,
         check: Callable[[], None],
         check_taker: Callable[[], None],
-        undo: Undo,
         send_later: SendLater | None = None,
     ) -> None:
         self.check_taker = check_taker
@@ -64,7 +55,7 @@ class AsyncOngoing:
         self._connection = connection
         self._send = send
         self._mailbox = mailbox
-        self._undo = undo
+        self._call = call
         self._id = connection.new_id()
         # The subscription that the request continues, and after the answer, the subscription that
         # it owns.
@@ -104,9 +95,9 @@ class AsyncOngoing:
         """Return whether another request can continue this request after `error`."""
         return self._send_later is not None and was_cut(error)
 
-    def can_be_repeated(self, error: object, call: Call[Any]) -> bool:
-        """Return whether `call`, which this request has sent, can be sent again after `error`."""
-        return self.can_be_continued(error) and is_repeatable(call)
+    def can_be_repeated(self, error: object) -> bool:
+        """Return whether the same call can be sent again after `error`."""
+        return self.can_be_continued(error) and is_repeatable(self._call)
 
     @property
     def is_cut(self) -> bool:
@@ -189,7 +180,10 @@ class AsyncOngoing:
         self._connection.ownership.ended(name)
 
     def abandon(self) -> None:
-        """Cancel the request. If the cancellation comes too late, undo the effect of the request.
+        """Cancel the request. If the cancellation comes too late, end what the request has begun.
+
+        If the connection is lost before the answer, and the request can be repeated, the next
+        connection does the same.
 
         This method waits for nothing, because the caller may have been interrupted. If the request
         has taken a subscription from another reader, it gives the subscription back. That reader
@@ -197,14 +191,18 @@ class AsyncOngoing:
         this method early, another call does the remaining steps.
         """
 
-        def undo(answer: bytes) -> None:
+        def undo(answer: bytes | ShellError) -> None:
+            if isinstance(answer, ShellError):
+                if self._send_later is not None and self.can_be_repeated(answer):
+                    self._send_later(self._call)
+                return
             if self._taken_from is not None:
                 ownership = self._connection.ownership
                 ownership.give_back(self._subscription, self._id, self._taken_from)
             self._leave()
             with suppress(ShellError):
-                if (call := self._undo(answer)) is not None:
-                    self.send_only(call)
+                if (kill := calls.kill_if_running(self._call, answer)) is not None:
+                    self.send_only(kill)
 
         if self._has_ended:
             return
@@ -241,7 +239,8 @@ def send_only(
     """Send a request, and ignore its answer. If the connection is lost, pass the call to
     `send_later`.
 
-    If the request begins a subscription, end it. The daemon may get the request twice.
+    If the request begins a subscription, end it. If it starts a command, or finds the command that
+    an earlier request has started, kill the command. The daemon may get the request twice.
     """
 
     def answered(answer: bytes | ShellError) -> None:
@@ -249,14 +248,22 @@ def send_only(
             if name := subscription_in(answer):
                 # Nobody reads the events.
                 send_only(connection, send, calls.unsubscribe(name), send_later)
+            with suppress(ShellError):
+                if (kill := calls.kill_if_running(call, answer)) is not None:
+                    send_only(connection, send, kill, send_later)
         elif send_later is not None and was_cut(answer):
             send_later(call)
 
     mailbox = AsyncMailbox()
     mailbox.on_answer = answered
+    request_id = connection.new_id()
     with suppress(ShellError):
-        frame = connection.call(connection.new_id(), call.method, call.params, mailbox)
+        frame = connection.call(request_id, call.method, call.params, mailbox)
         send(frame)
+        if call.method == "bash" and not call.params.get("run_in_background"):
+            # The cancellation kills the command. The daemon answers a request in the background at
+            # once, and a cancellation of a repeated one kills nothing.
+            send(connection.ask_to_cancel(request_id))
     if send_later is not None and connection.is_over:
         send_later(call)
 

@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike, urandom
-from typing import Any, Final, Generic, Literal, NamedTuple, TypeAlias, TypeVar, cast
+from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar, cast
 
 import msgspec
 
@@ -90,9 +90,15 @@ class Call(NamedTuple, Generic[T]):
     decode: Callable[[bytes], T]
 
 
-# A function that takes the result of a call (JSON). It returns a second call, which undoes the
-# effect of the first, or None if there is nothing to undo.
-Undo: TypeAlias = Callable[[bytes], Call[Any] | None]
+def kill_if_running(call: Call[Any], answer: bytes) -> Call[Any] | None:
+    """Return the call that kills the command that `call` has started; None if nothing runs.
+
+    `answer` is the result of `call` (JSON). Raises `ProtocolError`.
+    """
+    if call.method != "bash":
+        return None
+    result = call.decode(answer)
+    return kill_shell(result.bash_id, {}) if isinstance(result, BackgroundResult) else None
 
 
 def bash(command: str, options: Mapping[str, Any]) -> Call[AnyBashResult]:

@@ -22,15 +22,16 @@ from shelld_client import calls
 from shelld_client.async_methods import AsyncMethods
 from shelld_client.async_ongoing import AsyncOngoing, send_only, was_cut
 from shelld_client.background import Background, run_together
-from shelld_client.calls import Call, Undo
+from shelld_client.calls import Call
 from shelld_client.child import LAST_WORDS_S, POST_MORTEM_S
 from shelld_client.command_lines import daemon_command
 from shelld_client.connection import Connection
-from shelld_client.errors import DaemonExited, ProtocolError, ShellError, TargetLost
+from shelld_client.errors import DaemonExited, ProtocolError, ShellError
 from shelld_client.mailbox import AsyncMailbox
 from shelld_client.reconnects import (
     RECONNECT_S,
     Reconnect,
+    begins_something,
     is_connection_lost,
     is_repeatable,
     may_go_on,
@@ -347,13 +348,20 @@ class AsyncClient(SpawnedClient, AsyncMethods):
                 await background.stop()
 
     async def _request(self, call: Call[T]) -> T:
+        is_lost = False
         while True:
-            await self._ensure_daemon()
             try:
+                await self._ensure_daemon()
                 return await self._exchange(self._noted(call))
-            except TargetLost as error:
-                if not (was_cut(error) and is_repeatable(call)):
+            except ShellError as error:
+                is_lost = was_cut(error)
+                if not (is_lost and is_repeatable(call)):
                     raise
+            except BaseException:
+                if is_lost and begins_something(call):
+                    # The caller was cancelled. The next connection ends what the call has begun.
+                    self._send_later(call)
+                raise
 
     def _noted(self, call: Call[T]) -> Call[T]:
         if not self._restarts:
@@ -414,7 +422,7 @@ class AsyncClient(SpawnedClient, AsyncMethods):
             return await send(call)
         raise TimeoutError
 
-    async def _begin(self, call: Call[Any], undo: Undo) -> AsyncOngoing:
+    async def _begin(self, call: Call[Any]) -> AsyncOngoing:
         await self._ensure_daemon()
         # The code below awaits nothing, so no cancellation can lose a request that was sent.
         transport = self._usable_transport()
@@ -425,7 +433,6 @@ class AsyncClient(SpawnedClient, AsyncMethods):
             call,
             check=self._raise_if_unusable,
             check_taker=self._check_taker,
-            undo=undo,
             send_later=None if self._reconnect is None else self._send_later,
         )
 

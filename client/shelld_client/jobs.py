@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self, Unpack, overload
 
@@ -18,8 +17,8 @@ from shelld_client.calls import AnyBashResult, Call
 from shelld_client.errors import JobEnded, ProtocolError, ShellError, WaitTimedOut
 from shelld_client.gaps import OutputReader, Request
 from shelld_client.mailbox import End
-from shelld_client.ongoing import Ongoing, nothing_to_undo
-from shelld_client.streams import Begin, Items, kill_in_background
+from shelld_client.ongoing import Ongoing
+from shelld_client.streams import Begin, Items
 from shelld_protocol.event_methods import Event, EventName, ExitEvent, OutputEvent
 from shelld_protocol.input_methods import ResizeShellResult
 from shelld_protocol.screen_methods import ReadScreenResult
@@ -51,7 +50,9 @@ class Job(Items[Event]):
     The methods raise `ShellNotFound` once the daemon has forgotten the command, long after its end.
     """
 
-    _starting: Ongoing | None = None
+    # `_ongoing` is the request that has started the command. This is the subscription of the
+    # iteration.
+    _listening: Ongoing | None = None
     _is_killed = False
 
     def __init__(
@@ -65,8 +66,7 @@ class Job(Items[Event]):
 
         `finish` sends a request that no cancellation interrupts. It may raise TimeoutError.
         """
-        super().__init__()
-        self._begin = begin
+        super().__init__(begin)
         self._request = request
         self._finish = finish
         self._call = call
@@ -103,29 +103,23 @@ class Job(Items[Event]):
         return self.started.pid
 
     def __enter__(self) -> Self:
-        if self._starting is not None:
+        if self._ongoing is not None:
             raise RuntimeError("a job can be started once only")
-        undo = partial(kill_in_background, self._call)
-        while True:
-            self._starting = starting = self._begin(self._call, undo)
-            try:
-                self._started = _background_result(self._call, starting.answer())
-            except BaseException as error:
-                if starting.can_be_repeated(error, self._call):
-                    starting.end()
-                    continue
-                self._end()
-                raise
-            return self
+        try:
+            self._started = _background_result(self._call, self._answer_to(self._call))
+        except BaseException:
+            self._end()
+            raise
+        return self
 
     def _end(self) -> None:
         """End the job without waiting, whether it has started or not."""
-        if self._ongoing is not None:
+        if self._listening is not None:
+            self._listening.end()
+        if self._ongoing is not None and self._is_killed:
             self._ongoing.end()
-        if self._starting is not None and self._is_killed:
-            self._starting.end()
-        elif self._starting is not None:
-            self._starting.abandon()
+        elif self._ongoing is not None:
+            self._ongoing.abandon()
 
     def __exit__(
         self,
@@ -148,7 +142,7 @@ class Job(Items[Event]):
     @property
     def _is_cut(self) -> bool:
         """Tells whether the connection was lost, and the client may attach again."""
-        return self._starting is not None and self._starting.is_cut
+        return self._ongoing is not None and self._ongoing.is_cut
 
     def __del__(self) -> None:
         self._end()
@@ -293,23 +287,18 @@ class Job(Items[Event]):
 
     # -- events -----------------------------------------------------------------------------
 
-    def _check_taker(self) -> None:
-        # The subscription may not have begun yet.
-        if (starting := self._starting) is not None:
-            starting.check_taker()
-
     def _next(self) -> Event:
         while not self._is_over:
             if self._output.ready:
                 return self._output.ready.popleft()
-            if self._ongoing is None:
+            if self._listening is None:
                 # Subscribe only when the iteration begins. Otherwise, events would pile up for a
                 # job over which nobody iterates.
                 strip = self._call.params.get("strip_ansi")
                 params = {"bash_id": self.id, "events": _EVENTS, "strip_ansi": strip}
-                self._ongoing = self._begin(calls.subscribe(params), nothing_to_undo)
+                self._listening = self._begin(calls.subscribe(params))
             if self._event is None:
-                self._event = self._receive(self._ongoing)
+                self._event = self._receive(self._listening)
             if (event := self._event) is None:
                 continue
             if isinstance(event, OutputEvent):
@@ -321,7 +310,7 @@ class Job(Items[Event]):
                 if self._output.ready:
                     continue
                 self._is_over = True
-                self._ongoing.stop_listening()
+                self._listening.stop_listening()
             self._event = None
             return event
         raise StopIteration
@@ -331,12 +320,12 @@ class Job(Items[Event]):
         item = ongoing.next()
         if ongoing.can_be_continued(item.error if isinstance(item, End) else item):
             # The connection is lost. A new subscription of this job gets the same events again.
-            self._ongoing = None
+            self._listening = None
             ongoing.end()
             return None
         if isinstance(item, ShellError):
             # The job has no subscription now. The next call of `_next` subscribes again.
-            self._ongoing = None
+            self._listening = None
             raise item
         if isinstance(item, End):
             if not self._is_over:
@@ -345,11 +334,11 @@ class Job(Items[Event]):
         return item if isinstance(item, Event) else None
 
     def _next_has_failed(self) -> None:
-        ongoing = self._ongoing
+        ongoing = self._listening
         if ongoing is not None and ongoing.may_lose_items and not self._is_over:
             # An interrupt may have lost an event. A new subscription of this job gets this event
             # again.
-            self._ongoing = self._event = None
+            self._listening = self._event = None
             ongoing.end()
 
 

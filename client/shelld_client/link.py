@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, TypeAlias, TypeVar
 
-from shelld_client.calls import Call, Undo
+from shelld_client.calls import Call
 from shelld_client.child import Child
 from shelld_client.connection import Connection
 from shelld_client.errors import ProtocolError, ShellError
@@ -94,7 +94,6 @@ class Link:
     def begin(
         self,
         call: Call[Any],
-        undo: Undo,
         *,
         check_taker: Callable[[], None],
         send_later: SendLater | None,
@@ -110,7 +109,6 @@ class Link:
             call,
             check=self.check,
             check_taker=check_taker,
-            undo=undo,
             send_later=send_later,
         )
 

@@ -51,9 +51,9 @@ class _Mailbox:
         # The function to call with the answer when the answer comes, before anybody can take it.
         # This function must neither wait nor raise.
         self.on_answer: Callable[[bytes | ShellError], None] | None = None
-        # The function to call with the result, if nobody will take the result from the mailbox.
-        self._abandoned: Callable[[bytes], None] | None = None
-        self._answer: bytes | None = None
+        # The function to call with the answer, if nobody will take the answer from the mailbox.
+        self._abandoned: Callable[[bytes | ShellError], None] | None = None
+        self._answer: bytes | ShellError | None = None
         # Whether the end was added. A second end would make the next `get` forget why the items
         # have ended, because the ends would take turns.
         self._has_end = False
@@ -65,8 +65,7 @@ class _Mailbox:
         """Add the answer to the request."""
         if self.on_answer is not None:
             self.on_answer(answer)
-        if isinstance(answer, bytes):
-            self._answer = answer
+        self._answer = answer
         self._append(answer)
         self._tell_abandoned()
 
@@ -92,8 +91,8 @@ class _Mailbox:
             self._received += len(event.text)
         self._append(event)
 
-    def abandon(self, take_answer: Callable[[bytes], None]) -> None:
-        """Pass the result to a function when the result comes, or at once if it is already here."""
+    def abandon(self, take_answer: Callable[[bytes | ShellError], None]) -> None:
+        """Pass the answer to a function when the answer comes, or at once if it is already here."""
         self._abandoned = take_answer
         self._tell_abandoned()
 

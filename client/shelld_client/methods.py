@@ -22,7 +22,7 @@ from shelld_client.call_options import (
     ScreenOptions,
     StreamOptions,
 )
-from shelld_client.calls import Call, Undo
+from shelld_client.calls import Call
 from shelld_client.errors import InvalidParams, MessageTooLarge
 from shelld_client.jobs import Job
 from shelld_client.ongoing import Ongoing
@@ -73,7 +73,7 @@ class Methods:
         """Return the daemon's answer to a call, even if the caller is cancelled."""
         raise NotImplementedError
 
-    def _begin(self, call: Call[Any], undo: Undo) -> Ongoing:
+    def _begin(self, call: Call[Any]) -> Ongoing:
         """Send a call.
 
         The returned object gives the caller the events and the answer of the call one by one.
@@ -206,8 +206,7 @@ class Methods:
 
         By default, the events are the output and the ends of all shells that run or will start.
         """
-        has_own_key = options.get("idempotency_key") is None
-        return EventStream(self._begin, self._repeatable(options), has_own_key=has_own_key)
+        return EventStream(self._begin, self._repeatable(options))
 
     def stream(self, command: str, **options: Unpack[StreamOptions]) -> OutputStream:
         """Run a command as `bash` does.

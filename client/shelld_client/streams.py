@@ -7,18 +7,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from functools import partial
 from types import TracebackType
 from typing import Any, Generic, Protocol, Self, TypeVar
 
 from shelld_client import calls
-from shelld_client.calls import AnyBashResult, Call, Undo
-from shelld_client.errors import (
-    ShellError,
-)
+from shelld_client.calls import AnyBashResult, Call
+from shelld_client.errors import ShellError, TargetLost
 from shelld_client.gaps import OutputReader, Request
 from shelld_client.mailbox import End, Item
-from shelld_client.ongoing import Ongoing, nothing_to_undo
+from shelld_client.ongoing import Ongoing
 from shelld_protocol.event_methods import (
     Event,
     EventName,
@@ -35,7 +32,7 @@ T = TypeVar("T")
 class Begin(Protocol):
     """Sends a request without waiting for the answer."""
 
-    def __call__(self, call: Call[Any], undo: Undo) -> Ongoing: ...
+    def __call__(self, call: Call[Any]) -> Ongoing: ...
 
 
 class Items(Generic[T]):
@@ -45,7 +42,8 @@ class Items(Generic[T]):
     # their classes.
     _ongoing: Ongoing | None = None
 
-    def __init__(self) -> None:
+    def __init__(self, begin: Begin) -> None:
+        self._begin = begin
         # `Client` has a reentrant lock here, so that a signal handler or finaliser does not wait
         # for the code that it has interrupted.
         self._taking = threading.RLock()
@@ -75,6 +73,22 @@ class Items(Generic[T]):
         # Read the attribute once, because in `Client`, an interrupt may change it between two uses.
         if (ongoing := self._ongoing) is not None:
             ongoing.check_taker()
+
+    def _answer_to(self, call: Call[Any]) -> bytes:
+        """Send a call, and return its answer. `_ongoing` is the request.
+
+        Repeats the call if its connection is lost, and the call has a key.
+        """
+        while True:
+            ongoing, lost = self._begin(call), self._ongoing
+            self._ongoing = ongoing
+            if lost is not None:
+                lost.end()
+            try:
+                return ongoing.answer()
+            except TargetLost as error:
+                if not ongoing.can_be_repeated(error):
+                    raise
 
     def _next(self) -> T:
         raise NotImplementedError
@@ -121,21 +135,13 @@ class EventStream(_Iteration[Event]):
 
     _subscribed: SubscribeResult | None = None
 
-    def __init__(
-        self, begin: Begin, options: Mapping[str, Any], *, has_own_key: bool = False
-    ) -> None:
-        """Create an iteration that has not begun.
-
-        `has_own_key`: the client has chosen the idempotency key in `options`, not the caller.
-        """
-        super().__init__()
-        self._has_own_key = has_own_key
+    def __init__(self, begin: Begin, options: Mapping[str, Any]) -> None:
+        super().__init__(begin)
         self.subscription = ""
         self.seq = 0
         # The number of the last event that this iteration has received. `seq` is higher while the
         # daemon sends older events again.
         self._reached = 0
-        self._begin = begin
         # Which events to yield. None means all events that come.
         self._wanted: Sequence[EventName] | None = options.get("events")
         self._params = params = dict(options)
@@ -152,7 +158,13 @@ class EventStream(_Iteration[Event]):
     def __enter__(self) -> Self:
         if self._ongoing is not None or self._is_over:
             raise RuntimeError("events can be entered once only")
-        self._subscribed = result = self._subscribe()
+        call = calls.subscribe(self._params)
+        try:
+            # A repeated request finds the subscription, if there is one already.
+            self._subscribed = result = call.decode(self._answer_to(call))
+        except BaseException:
+            self.end()
+            raise
         self.subscription, self.seq = result.subscription, result.seq
         from_seq = self._params.get("from_seq")
         if from_seq is not None:
@@ -163,33 +175,6 @@ class EventStream(_Iteration[Event]):
         # If the subscription is over, the daemon sends only earlier events, which are sent again.
         self._is_over = result.is_over and self._reached == result.seq
         return self
-
-    def _subscribe(self) -> SubscribeResult:
-        call = calls.subscribe(self._params)
-        while True:
-            try:
-                self._ongoing = ongoing = self._begin(call, nothing_to_undo)
-            except BaseException:
-                self._end_lost(call)
-                raise
-            try:
-                return call.decode(ongoing.answer())
-            except BaseException as error:
-                if not ongoing.can_be_repeated(error, call):
-                    self._end_lost(call)
-                    self.end()
-                    raise
-                # The repeated request finds the subscription, if there is one already.
-                ongoing.end()
-
-    def _end_lost(self, call: Call[SubscribeResult]) -> None:
-        """If the connection was lost, end the subscription that `call` may have begun."""
-        # If the caller has chosen the key, leave the subscription, which the caller can continue.
-        ongoing = self._ongoing
-        is_begun_here = self._has_own_key and "idempotency_key" in call.params
-        if ongoing is not None and ongoing.is_cut and is_begun_here:
-            # Only a repeated request finds the name of the subscription.
-            ongoing.send_only(call)
 
     def end(self) -> None:
         """End the iteration, and the subscription unless another reader has continued it."""
@@ -229,7 +214,7 @@ class EventStream(_Iteration[Event]):
         self._ongoing.leave_to_next()
         params = {"subscription": self.subscription, "from_seq": self._reached}
         call = calls.subscribe(params)
-        ongoing = self._begin(call, nothing_to_undo)
+        ongoing = self._begin(call)
         try:
             result = call.decode(ongoing.answer())
         except BaseException as error:
@@ -272,8 +257,6 @@ class OutputStream(_Iteration[OutputEvent | BashResult | BackgroundResult]):
     `CommandTimedOut`, comes after the output.
     """
 
-    # The request whose connection was lost, until it is repeated.
-    _lost: Ongoing | None = None
     _is_finished = False
 
     def __init__(
@@ -282,16 +265,17 @@ class OutputStream(_Iteration[OutputEvent | BashResult | BackgroundResult]):
         request: Request,
         call: Call[AnyBashResult],
     ) -> None:
-        super().__init__()
+        super().__init__(begin)
         self.result: BashResult | BackgroundResult | None = None
-        self._begin = begin
         self._call = call
         self._failure: ShellError | None = None
         # Whether the last item was taken.
         self._is_finished = False
+        # Whether the connection of the request was lost, so that the request must be repeated.
+        self._is_lost = False
         self._exit: ExitEvent | None = None
-        # The shell and the subscription of the last event.
-        self._source: tuple[str, str] | None = None
+        # The subscription of the last event.
+        self._subscription = ""
         self._output = OutputReader(request, strip=call.params.get("strip_ansi"))
 
     def __enter__(self) -> Self:
@@ -302,25 +286,14 @@ class OutputStream(_Iteration[OutputEvent | BashResult | BackgroundResult]):
         self._is_over = True
         # Read the attributes once, because another thread or a signal handler may run this code at
         # the same time.
-        ongoing, lost = self._ongoing, self._lost
+        ongoing = self._ongoing
         if ongoing is not None and self._is_finished:
             ongoing.end()
         elif ongoing is not None:
             ongoing.abandon()
-            lost = ongoing
-        if lost is not None and not self._is_finished:
-            self._kill_later(lost)
-        self._lost = None
         # Clear the attribute last. So if an interrupt stops the steps above, another call of `end`
         # repeats them.
         self._ongoing = None
-
-    def _kill_later(self, ongoing: Ongoing) -> None:
-        """If the connection of a repeatable request is lost, kill the command on the next one."""
-        # Without a key, the caller gets the error `TargetLost`, and the command goes on.
-        is_repeatable = "idempotency_key" in self._call.params
-        if self._source is not None and ongoing.is_cut and is_repeatable:
-            ongoing.send_only(calls.kill_shell(self._source[0], {}))
 
     def _next_has_failed(self) -> None:
         # An interrupt may have lost an item, even the last item. So no caller may wait for another
@@ -334,13 +307,15 @@ class OutputStream(_Iteration[OutputEvent | BashResult | BackgroundResult]):
             ongoing = self._ongoing
             if self._is_over:
                 raise StopIteration
-            if ongoing is None:
-                undo = partial(kill_in_background, self._call)
-                self._ongoing = ongoing = self._begin(self._call, undo)
-                if self._lost is not None and self._source is not None:
-                    # The repeated request has a subscription of its own.
-                    ongoing.send_only(calls.unsubscribe(self._source[1]))
-                self._lost = None
+            if ongoing is None or self._is_lost:
+                # A repeated request finds the same command, and gets its events.
+                self._ongoing = self._begin(self._call)
+                self._is_lost = False
+                if ongoing is not None:
+                    ongoing.end()
+                    if self._subscription:
+                        # The repeated request has a subscription of its own.
+                        self._ongoing.send_only(calls.unsubscribe(self._subscription))
                 continue
             if self._output.ready:
                 return self._output.ready.popleft()
@@ -352,10 +327,8 @@ class OutputStream(_Iteration[OutputEvent | BashResult | BackgroundResult]):
                 return self.result
             item = ongoing.next()
             error = item.error if isinstance(item, End) else item
-            if ongoing.can_be_repeated(error, self._call):
-                # The repeated request finds the same command, and gets its events.
-                self._lost, self._ongoing = ongoing, None
-                ongoing.end()
+            if ongoing.can_be_repeated(error):
+                self._is_lost = True
             elif not self._is_over:
                 self._take(item)
 
@@ -378,14 +351,8 @@ class OutputStream(_Iteration[OutputEvent | BashResult | BackgroundResult]):
             assert isinstance(result, BashResult | BackgroundResult)
             self.result = result
         elif isinstance(item, OutputEvent):
-            self._source = (item.bash_id, item.subscription)
+            self._subscription = item.subscription
             self._output.take(item)
         elif isinstance(item, ExitEvent):
             self._output.take_end(item)
             self._exit = item
-
-
-def kill_in_background(call: Call[AnyBashResult], answer: bytes) -> Call[Any] | None:
-    """Return the call that kills a command whose result says that it is in the background."""
-    result = call.decode(answer)
-    return calls.kill_shell(result.bash_id, {}) if isinstance(result, BackgroundResult) else None

@@ -24,15 +24,16 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from shelld_client import calls
-from shelld_client.calls import Call, Undo
+from shelld_client.calls import Call
 from shelld_client.child import BLOCKED_S
-from shelld_client.errors import DaemonExited, ShellError, TargetLost
+from shelld_client.errors import DaemonExited, ShellError
 from shelld_client.link import Link, LinkFailedError, TimedOutError
 from shelld_client.methods import Methods
 from shelld_client.ongoing import Ongoing, was_cut
 from shelld_client.reconnects import (
     RECONNECT_S,
     Reconnect,
+    begins_something,
     is_connection_lost,
     is_repeatable,
     may_go_on,
@@ -145,15 +146,21 @@ class Client(SpawnedClient, Methods):
         link.connection.write_log()
 
     def _request(self, call: Call[T]) -> T:
+        is_lost = False
         while True:
-            link = self._usable_link(call)
             try:
-                return link.exchange(call)
+                return self._usable_link(call).exchange(call)
             except LinkFailedError:
                 continue
-            except TargetLost as error:
-                if self._reconnect is None or not (was_cut(error) and is_repeatable(call)):
+            except ShellError as error:
+                is_lost = self._reconnect is not None and was_cut(error)
+                if not (is_lost and is_repeatable(call)):
                     raise
+            except BaseException:
+                if is_lost and begins_something(call):
+                    # The caller was interrupted. The next connection ends what the call has begun.
+                    self._send_later(call)
+                raise
 
     def _usable_link(self, call: Call[Any]) -> Link:
         """Return the link. If the link has failed, attach again. Raises `ShellError`."""
@@ -182,14 +189,14 @@ class Client(SpawnedClient, Methods):
         if not may_wait():
             raise ShellError("nobody can wait here for the next item")
 
-    def _begin(self, call: Call[Any], undo: Undo) -> Ongoing:
+    def _begin(self, call: Call[Any]) -> Ongoing:
         send_later = None if self._reconnect is None else self._send_later
         while True:
             link = self._usable_link(call)
             if not may_wait():
                 raise ShellError(f"{call.method} is not sent: nobody can wait here for its events")
             try:
-                return link.begin(call, undo, check_taker=self._check_taker, send_later=send_later)
+                return link.begin(call, check_taker=self._check_taker, send_later=send_later)
             except LinkFailedError:
                 continue
 

@@ -284,7 +284,7 @@ def test_job_that_nobody_iterates_over_receives_no_events() -> None:
     with Client.spawn() as shell, shell.start("seq 100000") as job:
         job.wait()
         assert job.started.subscription is None
-        assert "_ongoing" not in vars(job)
+        assert "_listening" not in vars(job)
 
 
 def test_threads_share_a_job() -> None:

@@ -138,9 +138,16 @@ def test_request_that_is_no_longer_the_owner_gives_nothing_back() -> None:
 
 def test_interrupted_continuation_is_undone_once_and_leaves_nothing() -> None:
     connection: Connection[Mailbox] = Connection()
-    ownership, reader = connection.ownership, connection.new_id()
+    given_back = list[str]()
+
+    class Recording(Ownership):
+        def give_back(self, subscription: str, request_id: int, reader: int) -> None:
+            given_back.append(subscription)
+            super().give_back(subscription, request_id, reader)
+
+    ownership, reader = Recording(), connection.new_id()
+    connection.ownership = ownership
     ownership.claim(NAME, reader)
-    undone: list[bytes] = []
     ongoing = Ongoing(
         connection,
         lambda _frame: None,
@@ -148,7 +155,6 @@ def test_interrupted_continuation_is_undone_once_and_leaves_nothing() -> None:
         calls.subscribe({"subscription": NAME}),
         check=lambda: None,
         check_taker=lambda: None,
-        undo=undone.append,
     )
     answer = b'{"jsonrpc":"2.0","id":2,"result":{"subscription":"%s"}}\n' % NAME.encode()
     for mailbox, result in connection.receive(answer):
@@ -156,7 +162,7 @@ def test_interrupted_continuation_is_undone_once_and_leaves_nothing() -> None:
     # Both the block and the finaliser abandon the request.
     ongoing.abandon()
     ongoing.abandon()
-    assert len(undone) == 1
+    assert given_back == [NAME]
     assert ownership.leave(NAME, reader)
     ownership.ended(NAME)
     assert not any(vars(ownership).values())

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import os
 import signal
-from collections.abc import Awaitable, Callable, Generator, Iterator
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager, suppress
+import termios
+from array import array
+from collections.abc import Callable, Coroutine, Generator, Iterator
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    ExitStack,
+    contextmanager,
+    suppress,
+)
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias, cast
@@ -371,29 +380,68 @@ async def test_job_left_without_a_connection_is_killed(attached: Attached, user:
         assert read.status == "killed"
 
 
-async def lose_answer(shell: Shell, call: Callable[[], Awaitable[object]]) -> object:
-    """Lose the connection before the answer to a call comes; return what the call returns."""
-    found: list[object] = []
-
-    async def run() -> None:
-        found.append(await call())
-
-    pid = (await shell.server_info()).pid
+@contextmanager
+def stopped(pid: int) -> Generator[None]:
     os.kill(pid, signal.SIGSTOP)
     try:
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(run)
-            # The daemon reads the request only when it continues.
-            await anyio.sleep(0.3)
-            before = shell.pid
-            lose_connection(shell)
-            # The client notices the loss, and attaches again.
-            while shell.pid == before:
-                await anyio.sleep(0.01)
-            os.kill(pid, signal.SIGCONT)
+        yield
     finally:
         os.kill(pid, signal.SIGCONT)
-    return found[0]
+
+
+async def begin_to_attach_again(shell: Shell) -> None:
+    """Lose the connection during a call. The daemon must be stopped, so that it does not answer."""
+    before = shell.pid
+    lose_connection(shell)
+    while shell.pid == before:
+        await anyio.sleep(0.01)
+
+
+async def lose_answer(shell: Shell, call: Callable[[], Coroutine[Any, Any, object]]) -> None:
+    """Lose the connection before the daemon reads a call, and wait for the end of the call."""
+    daemon = (await shell.server_info()).pid
+    async with anyio.create_task_group() as tasks:
+        with stopped(daemon):
+            tasks.start_soon(call)
+            while not has_unread_input(daemon):
+                await anyio.sleep(0.01)
+            await begin_to_attach_again(shell)
+
+
+async def cancel_lost_call(
+    shell: Shell, call: Callable[[], Coroutine[Any, Any, object]], *, runs: bool = False
+) -> None:
+    """Lose the connection before the answer to a call comes, and cancel the call before the client
+    is attached again.
+
+    With `runs`, the command of the call runs by then. Otherwise the daemon has not read the call.
+    """
+    daemon = (await shell.server_info()).pid
+    with ExitStack() as stack:
+        async with anyio.create_task_group() as tasks:
+            if not runs:
+                stack.enter_context(stopped(daemon))
+            tasks.start_soon(call)
+            if runs:
+                while not [each for each in await shell.list_shells() if each.pid]:
+                    await anyio.sleep(0.01)
+                stack.enter_context(stopped(daemon))
+            while not (runs or has_unread_input(daemon)):
+                await anyio.sleep(0.01)
+            await begin_to_attach_again(shell)
+            tasks.cancel_scope.cancel()
+
+
+def has_unread_input(pid: int) -> bool:
+    """Return whether a pipe of a process has bytes that it has not read."""
+    for entry in Path(f"/proc/{pid}/fd").iterdir():
+        if entry.is_fifo():
+            with entry.open("rb") as pipe:
+                unread = array("i", [0])
+                fcntl.ioctl(pipe, termios.FIONREAD, unread)
+            if unread[0]:
+                return True
+    return False
 
 
 async def test_job_with_a_key_starts_although_the_answer_was_lost(
@@ -712,24 +760,48 @@ async def test_cancelled_repeat_of_events_leaves_no_subscription_behind(
     attached: Attached,
 ) -> None:
     async with attached() as shell:
-        daemon = (await shell.server_info()).pid
-        os.kill(daemon, signal.SIGSTOP)
-        try:
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(shell.events(events=["exit"]).__aenter__)
-                # The daemon reads the request only when it continues.
-                await anyio.sleep(0.3)
-                before = shell.pid
-                lose_connection(shell)
-                while shell.pid == before:
-                    await anyio.sleep(0.01)
-                tasks.cancel_scope.cancel()
-        finally:
-            os.kill(daemon, signal.SIGCONT)
+        await cancel_lost_call(shell, shell.events(events=["exit"]).__aenter__)
         async with shell.events(events=["exit"]) as events:
             # After the number of the subscription, a name has a mark of eight characters.
             mark = events.subscription[-8:]
         assert not await has_subscription(shell, f"sub_1{mark}")
+
+
+def start_with_key(
+    shell: Shell, way: str, command: str
+) -> Callable[[], Coroutine[Any, Any, object]]:
+    """Return the function that starts a command with a key, as a call, a job or a stream."""
+
+    async def start() -> object:
+        if way == "job":
+            return await shell.start(command, idempotency_key="1").__aenter__()
+        if way == "stream":
+            return await anext(shell.stream(command, idempotency_key="1"))
+        background = way == "background"
+        return await shell.bash(command, idempotency_key="1", run_in_background=background)
+
+    return start
+
+
+@pytest.mark.parametrize("kind", ["asyncio", "trio"])
+@pytest.mark.parametrize(
+    ("way", "runs"),
+    [*((way, False) for way in ("bash", "background", "job", "stream")), ("bash", True)],
+)
+async def test_call_with_a_key_that_is_cancelled_while_it_is_repeated_leaves_no_command(
+    attached: Attached, way: str, runs: bool
+) -> None:
+    async with attached() as shell:
+        call = start_with_key(shell, way, "sleep 300")
+        await cancel_lost_call(shell, call, runs=runs)
+        await has_no_running_shell(shell)
+
+
+async def has_no_running_shell(shell: Shell) -> None:
+    """Wait until no command runs. Fails if a command goes on."""
+    with anyio.fail_after(60):
+        while [each for each in await shell.list_shells() if each.status == "running"]:
+            await anyio.sleep(0.01)
 
 
 async def test_stream_with_a_key_that_is_left_without_a_connection_is_killed(
@@ -749,20 +821,9 @@ async def test_stream_with_a_key_that_is_cancelled_while_it_is_repeated_is_kille
     attached: Attached,
 ) -> None:
     async with attached() as shell:
-        daemon = (await shell.server_info()).pid
         async with shell.stream("echo one; sleep 300", idempotency_key="1") as stream:
             event = await anext(stream)
-            os.kill(daemon, signal.SIGSTOP)
-            try:
-                async with anyio.create_task_group() as tasks:
-                    tasks.start_soon(anext, stream)
-                    before = shell.pid
-                    lose_connection(shell)
-                    while shell.pid == before:
-                        await anyio.sleep(0.01)
-                    tasks.cancel_scope.cancel()
-            finally:
-                os.kill(daemon, signal.SIGCONT)
+            await cancel_lost_call(shell, stream.__anext__, runs=True)
         read = await shell.bash_output(event.bash_id, until="exit", wait=60_000)
         assert read.status == "killed"
 

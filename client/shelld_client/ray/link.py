@@ -17,7 +17,7 @@ import anyio
 
 from shelld_client import calls
 from shelld_client.async_ongoing import AsyncOngoing
-from shelld_client.calls import Call, Undo
+from shelld_client.calls import Call
 from shelld_client.connection import Connection
 from shelld_client.errors import ProtocolError, ShellError
 from shelld_client.mailbox import AsyncMailbox
@@ -128,7 +128,7 @@ class Link:
         raise TimeoutError
 
     def begin(
-        self, call: Call[Any], undo: Undo, session: str | None, on_settled: Callable[[], None]
+        self, call: Call[Any], session: str | None, on_settled: Callable[[], None]
     ) -> AsyncOngoing:
         """Send a call. `on_settled` is called once, when the call is answered or given up."""
         return AsyncOngoing(
@@ -138,7 +138,6 @@ class Link:
             call,
             check=lambda: self._check(session),
             check_taker=self._check_taker,
-            undo=undo,
         )
 
     def _check_taker(self) -> None:

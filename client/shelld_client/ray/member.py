@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import anyio
 
 from shelld_client.async_ongoing import AsyncOngoing
-from shelld_client.calls import Call, Undo
+from shelld_client.calls import Call
 from shelld_client.command_lines import message_limit
 from shelld_client.errors import DaemonExited, SessionLost, ShellError, SpawnFailed
 from shelld_client.ray.engine import Actor, ActorGone, Needs
@@ -112,12 +112,12 @@ class Member:
     async def finish(self, call: Call[T], session: str | None) -> T:
         return await self._link.finish(call, session)
 
-    async def begin(self, call: Call[Any], undo: Undo, session: str | None) -> AsyncOngoing:
+    async def begin(self, call: Call[Any], session: str | None) -> AsyncOngoing:
         """Send a call whose events and answer are taken one by one."""
         if not takes_a_place(call):
-            return self._link.begin(call, undo, session, lambda: None)
+            return self._link.begin(call, session, lambda: None)
         await self._take_place()
-        return self._link.begin(call, undo, session, self._leave_place)
+        return self._link.begin(call, session, self._leave_place)
 
     def _lose(self, reason: str) -> None:
         self.end_calls(lost(reason))

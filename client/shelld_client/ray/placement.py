@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from shelld_client.async_ongoing import AsyncOngoing
-from shelld_client.calls import Call, Undo
+from shelld_client.calls import Call
 from shelld_client.errors import DaemonExited, ResourceExhausted, SessionNotFound
 from shelld_client.ray.member import Member
 from shelld_protocol.errors import ErrorKind
@@ -115,11 +115,11 @@ class Placement:
         """
         return await self._require(session).member.finish(call, session)
 
-    async def begin(self, session: str, call: Call[Any], undo: Undo) -> AsyncOngoing:
+    async def begin(self, session: str, call: Call[Any]) -> AsyncOngoing:
         home = await self._home(session)
         home.calls += 1
         try:
-            return await home.member.begin(call, undo, session)
+            return await home.member.begin(call, session)
         finally:
             home.calls -= 1
 

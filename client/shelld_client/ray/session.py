@@ -9,7 +9,7 @@ from typing import Any, Final, NoReturn, Protocol, Self, TypeVar
 from shelld_client import calls
 from shelld_client.async_methods import AsyncMethods
 from shelld_client.async_ongoing import AsyncOngoing
-from shelld_client.calls import Call, Undo
+from shelld_client.calls import Call
 from shelld_client.errors import DaemonExited, SessionLost, SessionNotFound, refused_here
 from shelld_protocol.errors import invalid_params
 from shelld_protocol.sandboxes import SandboxPolicy
@@ -44,7 +44,7 @@ class Router(Protocol):
 
     async def finish(self, session: str, call: Call[T]) -> T: ...
 
-    async def begin(self, session: str, call: Call[Any], undo: Undo) -> AsyncOngoing: ...
+    async def begin(self, session: str, call: Call[Any]) -> AsyncOngoing: ...
 
     def forget(self, session: str) -> None: ...
 
@@ -109,8 +109,8 @@ class Session(AsyncMethods):
     async def _finish(self, call: Call[T]) -> T:
         return await self._router.finish(self.name, in_session(call, self.name))
 
-    async def _begin(self, call: Call[Any], undo: Undo) -> AsyncOngoing:
-        return await self._router.begin(self.name, in_session(call, self.name), undo)
+    async def _begin(self, call: Call[Any]) -> AsyncOngoing:
+        return await self._router.begin(self.name, in_session(call, self.name))
 
     async def configure_session(
         self,
