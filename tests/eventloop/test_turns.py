@@ -6,7 +6,7 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
-from shelld.eventloop.turns import Turns
+from shelld.eventloop.turns import Turns, do_alone
 
 
 async def test_turns_follow_each_other() -> None:
@@ -71,11 +71,11 @@ async def test_failed_or_cancelled_owner_ends_its_turn() -> None:
         pass
 
 
-async def test_other_tasks_run_between_pieces_of_hurried_work() -> None:
-    turns, events = Turns(), list[str]()
+async def test_other_tasks_run_between_pieces_of_work_done_alone() -> None:
+    events = list[str]()
 
     async def work(name: str) -> None:
-        await turns.do_now(lambda: events.append(name))
+        await do_alone(lambda: events.append(name))
 
     async def other() -> None:
         for _ in range(20):
@@ -91,7 +91,7 @@ async def test_other_tasks_run_between_pieces_of_hurried_work() -> None:
         assert "other" in between
 
 
-async def test_hurried_work_does_not_wait_for_a_turn() -> None:
+async def test_work_done_alone_does_not_wait_for_a_turn() -> None:
     turns = Turns()
     async with turns.turn():
-        assert await turns.do_now(lambda: 1) == 1
+        assert await do_alone(lambda: 1) == 1

@@ -6,6 +6,7 @@ import base64
 import itertools
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
 
 import anyio
 import pytest
@@ -19,7 +20,7 @@ from shelld.output.head import TRUNCATED_SUFFIX, Head, read_head
 from shelld.output.reader import Read, StreamReader
 from shelld.output.retention import OutputStream
 from shelld.output.store import Kept, StreamStore
-from shelld.output.text import MAX_INTRODUCERS, STEP_BYTES, last_states, read_text
+from shelld.output.text import MAX_INTRODUCERS, STEP_BYTES, Piece, last_states, read_text
 from terminal import outputs, stored, text_of
 
 
@@ -281,6 +282,38 @@ async def test_large_read_yields_between_steps() -> None:
     async with Filters(RunnerPool()).open("line") as line_filter:
         lines = reader_of(stream, line_filter=line_filter)
         assert await turns_during(lambda: lines.peek(final=True)) >= steps
+
+
+@pytest.mark.parametrize("pattern", [None, "zz"])
+async def test_other_tasks_run_between_the_steps_of_many_reads(
+    pattern: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = stream_of(b"x" * 8 * STEP_BYTES)
+    events = list[str]()
+
+    def step(*args: Any, **options: Any) -> Piece:
+        piece = read_text(*args, **options)
+        if piece.text:
+            events.append("step")
+        return piece
+
+    async def tick() -> None:
+        while True:
+            events.append("tick")
+            await anyio.lowlevel.checkpoint()
+
+    async def read(line_filter: LineFilter | None) -> None:
+        await reader_of(stream, offset=0, line_filter=line_filter).peek(final=True)
+
+    monkeypatch.setattr("shelld.output.reader.read_text", step)
+    async with anyio.create_task_group() as tasks, Filters(RunnerPool()).open(pattern) as found:
+        tasks.start_soon(tick)
+        async with anyio.create_task_group() as readers:
+            for _ in range(10):
+                readers.start_soon(read, found)
+        tasks.cancel_scope.cancel()
+    assert events.count("step") >= 10 * 8
+    assert "step step" not in " ".join(events)
 
 
 @pytest.mark.parametrize("unit", [b"\x1b", b"\x1b\0", b"\xc2\x9b", b"\x1b]\n"], ids=repr)

@@ -1,4 +1,7 @@
-"""Shares the event loop between tasks that each do some milliseconds of work repeatedly."""
+"""Shares the event loop between tasks that each do some milliseconds of work repeatedly.
+
+Owns, for each event loop, the lock of `do_alone`.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Final, TypeVar
 
 import anyio
-from anyio.lowlevel import checkpoint
+from anyio.lowlevel import RunVar, checkpoint
 
 T = TypeVar("T")
 
@@ -34,7 +37,6 @@ class Turns:
     def __init__(self) -> None:
         self._lock = anyio.Lock()
         self._free_from = 0.0
-        self._hurried = anyio.Lock()
 
     @asynccontextmanager
     async def turn(self) -> AsyncGenerator[Turn]:
@@ -56,12 +58,21 @@ class Turns:
                 taken_s = anyio.current_time() - began + _REST_SHARE * turn.cost_s
                 self._free_from = max(self._free_from, began) + taken_s
 
-    async def do_now(self, work: Callable[[], T]) -> T:
-        """Do some work that cannot wait for a turn.
 
-        The event loop does other work between two calls of this method, even if many tasks call it.
-        """
-        async with self._hurried:
-            result = work()
-            await checkpoint()
-        return result
+_alone: Final[RunVar[anyio.Lock]] = RunVar("shelld_alone")
+
+
+async def do_alone(work: Callable[[], T]) -> T:
+    """Do a millisecond of work. Waits for no pause.
+
+    The event loop does other work between two calls of this function, even if many tasks call it.
+    """
+    try:
+        lock = _alone.get()
+    except LookupError:
+        lock = anyio.Lock(fast_acquire=True)
+        _alone.set(lock)
+    async with lock:
+        result = work()
+        await checkpoint()
+    return result

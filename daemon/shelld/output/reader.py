@@ -12,10 +12,12 @@ Large reads happen in steps. Other requests run between the steps.
 from __future__ import annotations
 
 import base64
+from functools import partial
 from typing import Final, NamedTuple
 
 from anyio.lowlevel import checkpoint
 
+from shelld.eventloop.turns import do_alone
 from shelld.filters.filter import LineFilter, portions
 from shelld.output.escapes import MAX_SEQUENCE_BYTES
 from shelld.output.retention import OutputStream
@@ -34,6 +36,8 @@ from shelld.output.text import (
 # The size of a step in base64. It is a multiple of three, so that the texts of two steps can be
 # joined.
 _BASE64_STEP_BYTES: Final = 3 * STEP_BYTES // 4
+# A read of at most this size does not wait for the steps of other reads.
+_SMALL_BYTES: Final = 32 * 1024
 
 
 # -- a range ----------------------------------------------------------------------------------
@@ -69,10 +73,10 @@ async def read_in_steps(
     text = JoinedText(strip=strip, continues=continues)
     position, dropped, invalid = start, 0, 0
     while room > 0:
-        if position > start:
-            await checkpoint()
         step = min(room, STEP_BYTES)
-        piece = read_text(store, position, stop, step, strip=strip, final=final)
+        convert = partial(read_text, store, position, stop, step, strip=strip, final=final)
+        is_small = position == start and min(step, stop - start) <= _SMALL_BYTES
+        piece = convert() if is_small else await do_alone(convert)
         size = piece.end - position - piece.dropped
         # Only the first unit may exceed the room.
         if piece.end == position or (position > start and (piece.dropped or size > room)):
@@ -84,7 +88,9 @@ async def read_in_steps(
         position = piece.end
         if position >= stop:
             break
-    return Piece(text.joined(is_end=final and position == stop), position, dropped, invalid)
+    join = partial(text.joined, is_end=final and position == stop)
+    joined = join() if position - start <= STEP_BYTES else await do_alone(join)
+    return Piece(joined, position, dropped, invalid)
 
 
 async def read_in_base64(store: StreamStore, start: int, stop: int, room: int) -> Piece:
@@ -294,7 +300,10 @@ class StreamReader:
         store, strip = self._store, self._strip
         step = min(room, STEP_BYTES)
         if self._searched < store.read(start, 0).start + step:
-            piece = read_text(store, start, stop, step, strip=strip, final=final, lines=True)
+            read = partial(read_text, lines=True, strip=strip, final=final)
+            convert = partial(read, store, start, stop, step)
+            is_small = min(step, stop - start) <= _SMALL_BYTES
+            piece = convert() if is_small else await do_alone(convert)
             if piece.end > start:
                 return piece
         size = await self._size_of_lines(start, stop, room, final=final, may_cut=may_cut)

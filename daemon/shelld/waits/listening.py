@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary, ref
 
 import anyio
 
-from shelld.eventloop.turns import Turns
+from shelld.eventloop.turns import Turns, do_alone
 from shelld.inspection import ports, sockets
 from shelld.inspection.kernel import name_of
 from shelld.inspection.members import members
@@ -83,7 +83,7 @@ async def wait_for_port(
     if shell.has_ended:
         return []
     last = _last_looks.setdefault(shell, _LastLook(shell))
-    return [each for each in await last.found(looks) if port in {None, each.port}]
+    return [each for each in await last.found() if port in {None, each.port}]
 
 
 async def _wait_for_sockets(
@@ -149,14 +149,14 @@ class _LastLook:
         self._found: list[Listener] = []
         self._began_at = -math.inf
 
-    async def found(self, looks: Turns) -> list[Listener]:
+    async def found(self) -> list[Listener]:
         """Return all ports of the shell, from a look that has begun after this call."""
         called_at = time.monotonic()
         async with self._lock:
             if self._began_at < called_at and (shell := self._shell()) is not None:
                 began_at = time.monotonic()
                 look = _Look(shell, None, sockets.listening("/proc/self"))
-                while not await looks.do_now(look.go_on):
+                while not await do_alone(look.go_on):
                     pass
                 self._found, self._began_at = look.found, began_at
             return self._found
