@@ -63,6 +63,30 @@ def test_survivor_of_killed_runner_is_named(new_daemon: RawDaemon, freezer: Free
     wait_for(lambda: new_daemon.call("list_shells")["shells"][0]["leftover"] == [], "an empty list")
 
 
+def test_survivor_holds_up_no_command_whose_runner_dies_before_its_start(freezer: Freezer) -> None:
+    with raw_daemon("--containment", "subreaper", "--spare-shells", "0") as daemon:
+        _, stuck = start_two_sleeps(daemon)
+        (keeper,) = children(daemon.pid)
+        (busy,) = [pid for pid in children(keeper) if stuck in descendants(pid)]
+        idle = int(daemon.bash("echo $PPID", session=None)["stdout"])
+        with freezer.holding(stuck):
+            # The keeper would continue a stopped runner.
+            os.kill(keeper, signal.SIGSTOP)
+            os.kill(idle, signal.SIGSTOP)
+            try:
+                request = daemon.request("bash", {"command": "echo hi", "session": None})
+                wait_for(lambda: len(daemon.call("list_shells")["shells"]) == 3, "the command")
+                # The keeper then finds both runners dead at once, so the survivor of one command
+                # may belong to the other.
+                os.kill(busy, signal.SIGKILL)
+                os.kill(idle, signal.SIGKILL)
+            finally:
+                os.kill(keeper, signal.SIGCONT)
+            result = daemon.answer(request)["result"]
+            assert (result["status"], result["reason"]) == ("killed", "lost")
+            assert result["leftover"] == [stuck]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("mechanism", ["subreaper", "process-group"])
 def test_traced_zombie_is_named(mechanism: str) -> None:
