@@ -64,24 +64,25 @@ def test_survivor_of_killed_runner_is_named(new_daemon: RawDaemon, freezer: Free
 
 
 def test_survivor_holds_up_no_command_whose_runner_dies_before_its_start(freezer: Freezer) -> None:
-    with raw_daemon("--containment", "subreaper", "--spare-shells", "0") as daemon:
+    options = ("--containment", "subreaper", "--spare-shells", "0")
+    with contextlib.closing(Freezer()) as other_freezer, raw_daemon(*options) as daemon:
         _, stuck = start_two_sleeps(daemon)
         (keeper,) = children(daemon.pid)
         (busy,) = [pid for pid in children(keeper) if stuck in descendants(pid)]
-        idle = int(daemon.bash("echo $PPID", session=None)["stdout"])
+        # The runner of this command waits for the next command.
+        daemon.bash("true", session=None)
         with freezer.holding(stuck):
             # The keeper would continue a stopped runner.
-            os.kill(keeper, signal.SIGSTOP)
-            os.kill(idle, signal.SIGSTOP)
-            try:
+            with other_freezer.frozen(keeper):
+                idle = [pid for pid in children(keeper) if pid != busy]
+                for runner in idle:
+                    os.kill(runner, signal.SIGSTOP)
                 request = daemon.request("bash", {"command": "echo hi", "session": None})
                 wait_for(lambda: len(daemon.call("list_shells")["shells"]) == 3, "the command")
-                # The keeper then finds both runners dead at once, so the survivor of one command
-                # may belong to the other.
-                os.kill(busy, signal.SIGKILL)
-                os.kill(idle, signal.SIGKILL)
-            finally:
-                os.kill(keeper, signal.SIGCONT)
+                # The keeper then finds all runners dead at once, so the survivor of one command may
+                # belong to the other.
+                for runner in (busy, *idle):
+                    os.kill(runner, signal.SIGKILL)
             result = daemon.answer(request)["result"]
             assert (result["status"], result["reason"]) == ("killed", "lost")
             assert result["leftover"] == [stuck]

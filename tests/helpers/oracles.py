@@ -155,6 +155,13 @@ class Freezer:
         """Freeze a process while the block runs. The block must do something that ends the process
         once it is thawed.
         """
+        with self.frozen(pid):
+            yield
+        wait_for(lambda: not is_alive(pid), "the end of what was held")
+
+    @contextlib.contextmanager
+    def frozen(self, pid: int) -> Generator[None]:
+        """Freeze a process while the block runs."""
         (self._path / "cgroup.procs").write_text(str(pid))
         (self._path / "freezer.state").write_text("FROZEN")
         wait_for(lambda: self._state() == "FROZEN", "the freeze")
@@ -162,7 +169,6 @@ class Freezer:
             yield
         finally:
             (self._path / "freezer.state").write_text("THAWED")
-        wait_for(lambda: not is_alive(pid), "the end of what was held")
 
     def _state(self) -> str:
         return (self._path / "freezer.state").read_text().strip()
