@@ -178,6 +178,10 @@ found.waitFor = [
   (await failure(awaited.waitFor({}))).name,
   (await failure(awaited.waitFor({ port: NaN }))).kind,
 ];
+const lines = await again.start("echo one; echo; printf 'two\\r\\n'; echo three; exec sleep 300");
+found.lines = [];
+for (const _ of "1234") found.lines.push((await lines.waitFor({ pattern: ".*" })).line);
+await lines.kill();
 const twice = [];
 for (const _ of "12") for await (const each of awaited) { twice.push(each.text); break; }
 found.twice = new Set(twice).size;

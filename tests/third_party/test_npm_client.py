@@ -102,6 +102,7 @@ def test_compiled_client_drives_a_daemon(package: Path) -> None:
         "fit": "😀\n",
         "tooLarge": [None, 102_400],
         "waitFor": ["two (2)", True, "one\ntwo (2)\n", "TypeError", "invalid_params"],
+        "lines": ["one", "", "two", "three"],
         "patient": "ok\n",
         "twice": 1,
         "gone": True,

@@ -46,6 +46,8 @@ export class Job implements AsyncIterable<ShellEvent>, AsyncDisposable {
   #stderr = 0;
   // The offsets at which the next `waitFor` begins to search.
   #searched = { stdout: 0, stderr: 0 };
+  // The offsets at which the last matches ended.
+  #matchedTo = { stdout: -1, stderr: -1 };
 
   constructor(
     connection: Connection,
@@ -116,9 +118,15 @@ export class Job implements AsyncIterable<ShellEvent>, AsyncDisposable {
       });
       const { matched, listening } = read;
       if (matched) {
-        const searched = Math.max(this.#searched[matched.stream], matched.end);
-        this.#searched[matched.stream] = searched;
-        return matched;
+        const { stream, start, end } = matched;
+        // An empty match at the end of the line of the last match is no line. Search again after the
+        // end of that line.
+        const isRest = start === end && end === this.#matchedTo[stream];
+        const rest = isRest ? (read[stream].startsWith("\r\n") ? 2 : 1) : 0;
+        this.#searched[stream] = Math.max(this.#searched[stream], end + rest);
+        this.#matchedTo[stream] = end;
+        if (!isRest) return matched;
+        continue;
       }
       if (listening?.[0]) return listening[0];
       if (!read.isRunning) {
