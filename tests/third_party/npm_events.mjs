@@ -39,6 +39,12 @@ const { subscription: late } = await shell.call("subscribe", { bash_id: short.id
 while (!(await shell.call("subscribe", { subscription: late })).isOver);
 found.over = await all(await shell.subscribe({ subscription: late }), ({ seq }) => seq);
 
+// The answer to the first request with the key was lost.
+const keyed = { bash_id: short.id, events: ["exit"], idempotency_key: "key" };
+const { subscription: unknown } = await shell.call("subscribe", keyed);
+while (!(await shell.call("subscribe", { subscription: unknown })).isOver);
+found.keyed = await all(await shell.subscribe(keyed), ({ seq }) => seq);
+
 const asking = await shell.start("echo out; read line", { open_stdin: true });
 const { subscription: endless } = await shell.call("subscribe", { bash_id: asking.id, events: ["output"] });
 const untold = await shell.subscribe({ subscription: endless, from_seq: 0 });

@@ -157,6 +157,7 @@ def test_subscriptions_have_an_end_and_one_reader(package: Path) -> None:
         "chosen": ["out\n"],
         "leftover": ["shell/exited", "shell/leftover"],
         "over": [],
+        "keyed": [1],
         "overAgain": [1, 2],
         "untold": ["out\n", True],
         "first": ["out\n", "sub was continued by another reader"],

@@ -39,8 +39,10 @@ export class Events implements AsyncIterableIterator<ShellEvent> {
     if (!result.bash_id) return;
     if (result.isOver) {
       this.#isLast = ({ seq }) => seq >= result.seq;
-      // The last event has already come, unless the daemon sends events again.
-      if ((params.from_seq ?? result.seq) === result.seq) this.finish();
+      // The last event has already come, unless the daemon sends events again. With a key, it sends
+      // all events that it keeps.
+      const begin = (params.idempotency_key ?? null) === null ? result.seq : 0;
+      if ((params.from_seq ?? begin) === result.seq) this.finish();
       return;
     }
     // A peer may send a value of another type.
