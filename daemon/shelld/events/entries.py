@@ -11,7 +11,7 @@ change has rows.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 from weakref import WeakKeyDictionary, ref
 
 from shelld.output.retention import StreamName
@@ -19,6 +19,9 @@ from shelld.output.store import StreamStore
 from shelld.output.text import JoinedText, Piece, begins_within_line, read_text
 from shelld.shells.shell import Shell
 from shelld_protocol.event_methods import Event, OutputEvent, ScreenEvent
+
+# This number of ports in an event takes more memory than the rest of the event.
+_ITEMS_PER_WEIGHT: Final = 4
 
 
 class Header(NamedTuple):
@@ -43,6 +46,11 @@ class Entry(Protocol):
     @property
     def method(self) -> str: ...
 
+    @property
+    def weight(self) -> int:
+        """The weight of the entry in a journal. A usual event has the weight 1."""
+        ...
+
     def event(self, header: Header) -> Event:
         """Return the event in full."""
         ...
@@ -63,6 +71,11 @@ class FactEntry(NamedTuple):
     method: str
     event_type: type[Event]
     facts: Mapping[str, Any]
+
+    @property
+    def weight(self) -> int:
+        lists: list[list[object]] = [each for each in self.facts.values() if isinstance(each, list)]
+        return max(1, sum(map(len, lists)) // _ITEMS_PER_WEIGHT)
 
     def event(self, header: Header) -> Event:
         return self.event_type(**header._asdict(), **self.facts)
@@ -95,6 +108,10 @@ class OutputEntry(NamedTuple):
     @property
     def method(self) -> str:
         return "shell/output"
+
+    @property
+    def weight(self) -> int:
+        return 1
 
     def event(self, header: Header) -> Event:
         piece = self._read(self.start, self.max_bytes)
@@ -172,6 +189,7 @@ class ScreenEntry:
     """
 
     method = "shell/screen"
+    weight = 1
 
     def __init__(
         self, shell: Shell, facts: Mapping[str, Any], screens: WeakKeyDictionary[Shell, Rows]

@@ -1,22 +1,33 @@
 """The last events of a subscription, numbered from 1. Pure.
 
-Invariant: the numbers of the kept events are consecutive. The last of these numbers is `newest`.
+Each event has a weight, which stands for its size in memory.
+
+Invariants: the numbers of the kept events are consecutive. The last of these numbers is `newest`.
+The weights of the kept events are `limit` in all, or less, unless only one event is kept.
 """
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
-T = TypeVar("T")
+
+class Weighed(Protocol):
+    @property
+    def weight(self) -> int: ...
+
+
+T = TypeVar("T", bound=Weighed)
 
 
 class Journal(Generic[T]):
-    """Keeps the last `limit` events."""
+    """Keeps the last events, as many as `limit` allows."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         # The kept events by their numbers, in order.
         self._kept: dict[int, T] = {}
+        # The weight of all kept events.
+        self.weight = 0
 
     @property
     def newest(self) -> int:
@@ -32,8 +43,9 @@ class Journal(Generic[T]):
         """Keep an event; return its number."""
         # Number the event and keep it in one step, so that no failure can happen between the two.
         self._kept[seq := self.newest + 1] = event
-        if len(self._kept) > self._limit:
-            del self._kept[self.oldest]
+        self.weight += event.weight
+        while self.weight > self._limit and len(self._kept) > 1:
+            self.weight -= self._kept.pop(self.oldest).weight
         return seq
 
     def get(self, seq: int) -> T:

@@ -7,7 +7,8 @@ Invariants:
 
 * Each event that a client receives has the number of the event before it, plus one. A client that
   continues the subscription names a number, and gets the events after this number again. If the
-  client then does not read while 10,000 events follow, it loses the oldest events.
+  client then does not read while 10,000 events follow, it loses the oldest events. Events that list
+  many ports or processes count as several events.
 * While `MAX_QUEUED_BYTES` or more bytes wait for the client to read them, events of output and of
   screens are not sent. Any other event is sent whether the client reads or not. So a client that
   does not read costs little memory, and delays no command.
@@ -157,9 +158,9 @@ class Subscription:
         return self._journal.oldest - 1, self._journal.newest
 
     @property
-    def kept_events(self) -> int:
-        """The number of events that the journal keeps."""
-        return self._journal.newest - self._journal.oldest + 1
+    def weight(self) -> int:
+        """The weight of the events that the journal keeps. A usual event has the weight 1."""
+        return self._journal.weight
 
     def close(self) -> None:
         """Send no more events."""

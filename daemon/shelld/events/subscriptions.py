@@ -4,8 +4,9 @@ Owns the subscriptions. A subscription to all shells, or to a session, lives unt
 it. A subscription to a single shell is over when the last event of the shell was sent. It is then
 kept until the shell is forgotten, so that a client can continue it. A subscription that is over
 does not count towards `MAX_SUBSCRIPTIONS`. The number of such subscriptions is at most `MAX_OVER`,
-with at most `MAX_OVER_EVENTS` events in all. Beyond these limits, the subscriptions that ended
-first are removed. A subscription whose events are being sent again stays, and its shell also stays.
+and the weight of their events is at most `MAX_OVER_EVENTS` in all. Beyond these limits, the
+subscriptions that ended first are removed. A subscription whose events are being sent again stays,
+and its shell also stays.
 
 Invariant: a new shell has its feeds before it can write, end or be forgotten.
 """
@@ -48,10 +49,10 @@ class Subscriptions:
         self._by_key: dict[str, str] = {}
         # The feeds of subscriptions that are not over.
         self._feeds: dict[str, set[Feed]] = {}
-        # The subscriptions that are over, in the order of their ends, and how many events each
-        # keeps. A subscription whose events are being sent again is not among them.
+        # The subscriptions that are over, in the order of their ends, and the weight of the events
+        # that each keeps. A subscription whose events are being sent again is not among them.
         self._over: dict[str, int] = {}
-        self._over_events = 0
+        self._over_weight = 0
         # The names of the subscriptions to a single shell, by the id of the shell.
         self._names: dict[str, set[str]] = {}
         manager.on_start = self._shell_starts
@@ -139,7 +140,7 @@ class Subscriptions:
             except BaseException:
                 pin.close()
                 raise
-            self._over_events -= self._over.pop(subscription.name)
+            self._over_weight -= self._over.pop(subscription.name)
         subscription.continue_after(seq, recipient, request_id)
 
     async def _keep_until_sent(self, subscription: Subscription, pin: ExitStack) -> None:
@@ -149,7 +150,7 @@ class Subscriptions:
 
     def remove(self, name: str) -> None:
         """End a subscription. Does nothing if there is no such subscription."""
-        self._over_events -= self._over.pop(name, 0)
+        self._over_weight -= self._over.pop(name, 0)
         found = self._all.pop(name, None)
         if found is not None:
             found.close()
@@ -230,7 +231,7 @@ class Subscriptions:
     def _note_over(self, subscription: Subscription) -> None:
         """Record that a subscription is over, unless it was removed."""
         if subscription.name in self._all:
-            self._over[subscription.name] = subscription.kept_events
-            self._over_events += subscription.kept_events
-            while len(self._over) > MAX_OVER or self._over_events > MAX_OVER_EVENTS:
+            self._over[subscription.name] = subscription.weight
+            self._over_weight += subscription.weight
+            while len(self._over) > MAX_OVER or self._over_weight > MAX_OVER_EVENTS:
                 self.remove(next(iter(self._over)))
