@@ -377,6 +377,39 @@ async def test_last_leftover_event_waits_until_the_shell_is_empty() -> None:
     assert client.received[-1].leftover == []
 
 
+async def test_leftover_processes_are_told_once_a_slow_client_has_read() -> None:
+    shell, client = running_shell(), BusyClient()
+    _subscription, feed = following_leftovers(shell, client)
+    shell.leftover = [7, 8]
+    shell.end(0, None)
+    async with anyio.create_task_group() as group:
+        group.start_soon(feed.run)
+        with anyio.fail_after(10):
+            await client.is_waited_for.wait()
+        shell.leftover = [8]
+        shell.notify()
+        await anyio.wait_all_tasks_blocked()
+        assert [type(each) for each in client.received] == [ExitEvent]
+        client.read()
+        while len(client.received) < 2:
+            await anyio.lowlevel.checkpoint()
+        shell.become_empty()
+    assert [each.leftover for each in client.received] == [[7, 8], [8], []]
+
+
+async def test_last_leftover_event_does_not_wait_for_a_slow_client() -> None:
+    shell, client = running_shell(), BusyClient()
+    _subscription, feed = following_leftovers(shell, client)
+    shell.leftover = [7]
+    shell.end(0, None)
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as group:
+            group.start_soon(feed.run)
+            await client.is_waited_for.wait()
+            shell.become_empty()
+    assert [each.leftover for each in client.received] == [[7], []]
+
+
 class FakeScreens:
     """A screen of two rows. Only the first row changes. `capture` calls `on_capture`."""
 

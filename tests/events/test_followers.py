@@ -23,6 +23,22 @@ from shelld.waits import pauses
 from shelld.waits.pauses import Pauses
 from shelld_protocol.structs import Listener, Prompt
 
+
+class Reader:
+    """The subscription of a client that reads, except before its first `refusals` events."""
+
+    def __init__(self, refusals: int = 0) -> None:
+        self._refusals = refusals
+        self.waits = 0
+
+    async def wait_for_room(self) -> bool:
+        self._refusals -= 1
+        return self._refusals < 0
+
+    async def wait_for_slow_client(self, _shell: Shell, _is_enough: object) -> None:
+        self.waits += 1
+
+
 FIRST, SECOND = Socket(1, 80, "::1"), Socket(2, 81, "::1")
 
 
@@ -56,10 +72,30 @@ async def test_follower_looks_for_ports_when_sockets_change(
     monkeypatch.setattr(followers, "listening_ports", listening_ports)
     monkeypatch.setattr(followers, "_PORTS_ANYWAY_S", anyway_s)
     monkeypatch.setattr(Pauses, "pause", pause)
-    feed: Any = SimpleNamespace(shell=shell, send_fact=tell)
+    feed: Any = SimpleNamespace(shell=shell, send_fact=tell, subscription=Reader())
     await PortFollower(Turns(), SocketNews(), feed).run()
     assert looked == expected
     assert [[each.port for each in found] for found in told] == [[80], [80, 81], [81]]
+
+
+async def test_ports_are_told_once_a_slow_client_has_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = [[FIRST], [FIRST, SECOND]]
+    shell, told = Shell("shell_a"), list[int]()
+    shell.started()
+
+    async def listening_ports(_shell: Shell, _pauses: Pauses, _watch: Watch) -> list[Listener]:
+        return [Listener(each.port, each.address, 1, "server") for each in found.pop(0)]
+
+    async def tell(_name: str, _type: type, *, listening: list[Listener]) -> None:
+        told.extend(each.port for each in listening)
+        shell.end(0, None)
+
+    monkeypatch.setattr(followers, "listening_ports", listening_ports)
+    subscription = Reader(refusals=1)
+    feed: Any = SimpleNamespace(shell=shell, send_fact=tell, subscription=subscription)
+    with anyio.fail_after(10):
+        await PortFollower(Turns(), SocketNews(), feed).run()
+    assert (told, subscription.waits) == ([80, 81], 1)
 
 
 async def test_new_socket_ends_a_long_pause(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,7 +122,7 @@ async def test_new_socket_ends_a_long_pause(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(sockets, "listening", listed)
     monkeypatch.setattr(followers, "listening_ports", listening_ports)
     monkeypatch.setattr(Pauses, "next", next_pause)
-    feed: Any = SimpleNamespace(shell=shell, send_fact=tell)
+    feed: Any = SimpleNamespace(shell=shell, send_fact=tell, subscription=Reader())
     with anyio.fail_after(30):
         await PortFollower(Turns(), SocketNews(), feed).run()
     assert [[each.port for each in found] for found in told] == [[80]]

@@ -351,6 +351,10 @@ class Feed:
             # To a client, an event without leftover processes is the last one. So it must not come
             # before the shell is empty.
             if pids != self._told_leftover and (pids or shell.is_empty):
+                if pids and not await self.subscription.wait_for_room():
+                    # The list may be long. Later changes come in the same event.
+                    await self.subscription.wait_for_slow_client(shell, lambda: shell.is_empty)
+                    continue
                 self._publish("shell/leftover", LeftoverEvent, leftover=pids)
                 self._told_leftover = pids
 

@@ -129,6 +129,11 @@ class PortFollower:
                 known, ports_due_at = now, anyio.current_time() + _PORTS_ANYWAY_S
                 found = await listening_ports(shell, pauses, watch)
                 if found != self._told:
+                    if not await self._feed.subscription.wait_for_room():
+                        # The list of ports may be long. The next look finds all changes until then.
+                        await _wait_for_slow_client(self._feed)
+                        known = None
+                        continue
                     await self._feed.send_fact("shell/listening", ListeningEvent, listening=found)
                     self._told = found
             # New output also ends the pause, because a server may write a message when it stops

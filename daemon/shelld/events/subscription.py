@@ -9,9 +9,10 @@ Invariants:
   continues the subscription names a number, and gets the events after this number again. If the
   client then does not read while 10,000 events follow, it loses the oldest events. Events that list
   many ports or processes count as several events.
-* While `MAX_QUEUED_BYTES` or more bytes wait for the client to read them, events of output and of
-  screens are not sent. Any other event is sent whether the client reads or not. So a client that
-  does not read costs little memory, and delays no command.
+* While `MAX_QUEUED_BYTES` or more bytes wait for the client to read them, events of output, of
+  screens, of ports and of leftover processes are not sent, except the last event of a shell. Any
+  other event is sent whether the client reads or not. So a client that does not read costs little
+  memory, and delays no command.
 """
 
 from __future__ import annotations
