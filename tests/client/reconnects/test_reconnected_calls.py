@@ -1,0 +1,322 @@
+"""Calls of clients with `attach(reconnect=True)`, whose connections are lost."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, cast
+
+import anyio
+import pytest
+
+from both_clients import Attach, Shell, client_of
+from lasting import Lasting
+from lost_connections import (
+    ON_ALL_LOOPS,
+    Attached,
+    cancel_lost_call,
+    generation_of,
+    has_lost_connection,
+    lose_connection,
+)
+from shelld_client import AsyncClient, BashResult, Client, DaemonExited, ShellError, TargetLost
+from support import Gate, is_alive, wait_for
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(method="thread")]
+
+
+async def lose_under_way(shell: Shell, method: str, *args: Any, **options: Any) -> object:
+    """Lose the connection while a call waits for a command; return the call's result or error."""
+    found: list[object] = []
+
+    async def call() -> None:
+        try:
+            found.append(await getattr(shell, method)(*args, **options))
+        except ShellError as error:
+            found.append(error)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(call)
+        while not [each for each in await shell.list_shells() if each.pid]:
+            await anyio.sleep(0.01)
+        lose_connection(shell)
+    return found[0]
+
+
+@ON_ALL_LOOPS
+async def test_next_call_attaches_again(attached: Attached) -> None:
+    async with attached() as shell:
+        await shell.bash("cd /usr; x=1")
+        first = await shell.server_info()
+        lose_connection(shell)
+        await has_lost_connection(shell)
+        assert (await shell.bash("echo $PWD $x")).stdout == "/usr 1\n"
+        assert (await shell.server_info()).pid == first.pid
+        assert await generation_of(shell) == 2
+
+
+@ON_ALL_LOOPS
+async def test_call_with_a_key_is_repeated_and_starts_nothing_twice(
+    attached: Attached, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    async with attached() as shell:
+        gate = Gate(tmp_path / "gate")
+        command = f"echo started >> {log}; {gate.wait}; echo end"
+        found: list[BashResult] = []
+
+        async def call() -> None:
+            found.append(await shell.bash(command, idempotency_key="build"))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(call)
+            while not log.exists():
+                await anyio.sleep(0.01)
+            for generation in (2, 3):
+                lose_connection(shell)
+                # The daemon may answer a call on the old connection before it sees the end of that
+                # connection.
+                while await generation_of(shell) < generation:
+                    await anyio.sleep(0.01)
+            gate.open()
+        assert found[0].stdout == "end\n"
+        assert log.read_text() == "started\n"
+
+
+async def test_lost_call_without_a_key_is_reported_as_possibly_started(attached: Attached) -> None:
+    async with attached() as shell:
+        error = await lose_under_way(shell, "bash", "sleep 300")
+        assert isinstance(error, TargetLost)
+        assert error.maybe_started
+        assert error.target == "work"
+        [left] = await shell.list_shells()
+        assert left.is_running
+        await shell.kill_shell(left.bash_id)
+
+
+@pytest.mark.parametrize("streams", [["stdout"], ["stdout", "stderr"]])
+async def test_reads_by_offset_are_repeated(attached: Attached, streams: list[str]) -> None:
+    async with attached() as shell:
+        job = await shell.bash("echo one; sleep 0.5; echo two", run_in_background=True)
+        options = {"until": "exit", "wait": 60_000}
+        offsets = {f"{name}_offset": 0 for name in streams}
+        read: Any = await lose_under_way(shell, "bash_output", job.bash_id, **options, **offsets)
+        assert (read.stdout, read.exit_code) == ("one\ntwo\n", 0)
+
+
+async def test_daemon_that_died_is_not_replaced(attached: Attached) -> None:
+    async with attached() as shell:
+        pid = (await shell.server_info()).pid
+        os.kill(pid, signal.SIGKILL)
+        lose_connection(shell)
+        for _ in range(2):
+            with pytest.raises(DaemonExited) as raised:
+                await shell.ping()
+            assert raised.value.exit_code == 6
+        wait_for(lambda: not is_alive(pid))
+
+
+async def test_client_does_not_join_a_new_daemon_of_the_same_name(
+    attached: Attached, user: Lasting
+) -> None:
+    async with attached() as shell:
+        lose_connection(shell)
+        await has_lost_connection(shell)
+        assert user.run("stop", "work").returncode == 0
+        # Another client starts a new daemon, and leaves it.
+        with user.attach("--name", "work") as other:
+            other.call("ping")
+        wait_for(lambda: user.list()[0]["client"] is None)
+        with pytest.raises(DaemonExited) as raised:
+            await shell.bash("true", idempotency_key="1")
+        assert raised.value.exit_code == 6
+
+
+async def test_client_does_not_take_a_stolen_daemon_back(attached: Attached, user: Lasting) -> None:
+    async with attached() as shell:
+        with user.attach("--name", "work", "--steal") as thief:
+            thief.call("ping")
+            for _ in range(2):
+                with pytest.raises(DaemonExited) as raised:
+                    await shell.ping()
+                assert raised.value.exit_code == 4
+            thief.call("ping")
+
+
+async def test_next_call_repeats_a_cancelled_attempt_to_attach(attached: Attached) -> None:
+    async with attached() as shell:
+        pid = (await shell.server_info()).pid
+        lose_connection(shell)
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            with anyio.move_on_after(0.3) as scope:
+                await shell.ping()
+            assert scope.cancelled_caught
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        await shell.ping()
+
+
+async def test_client_that_does_not_reconnect_fails_as_before(
+    attach: Attach, user: Lasting
+) -> None:
+    async with attach("work", env=user.env) as shell:
+        lose_connection(shell)
+        with pytest.raises(DaemonExited) as raised:
+            for _ in range(2):
+                await shell.bash("sleep 300", idempotency_key="1")
+        assert raised.value.signal == "SIGKILL"
+
+
+def go_through(shell: Shell, script: str) -> None:
+    """Make the client attach again through a script of sh. The script's arguments are the usual
+    command line.
+    """
+    reconnect = vars(client_of(shell))["_reconnect"]
+    reconnect.command = ["/bin/sh", "-c", script, "sh", *reconnect.command]
+
+
+@pytest.mark.parametrize("mishap", ["kill -9 $$", "exec sleep 300", "exit 2"])
+async def test_failed_attempt_to_attach_is_repeated(
+    attached: Attached, tmp_path: Path, mishap: str
+) -> None:
+    was_here = tmp_path / "was_here"
+    async with attached() as shell:
+        # Shorten the limit for one attempt, because a busy machine may need several attempts before
+        # the client gives up after 30 seconds.
+        vars(client_of(shell))["_start_timeout"] = 8.0
+        go_through(shell, f'[ -e {was_here} ] || {{ : > {was_here}; {mishap}; }}; exec "$@"')
+        lose_connection(shell)
+        await has_lost_connection(shell)
+        await shell.ping()
+        assert was_here.exists()
+        await shell.ping()
+        assert await generation_of(shell) == 2
+
+
+async def test_client_can_be_left_while_it_attaches_again(
+    attached: Attached, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    failures: list[ShellError] = []
+
+    async def call(shell: Shell) -> None:
+        with pytest.raises(DaemonExited, match="the client is closed") as raised:
+            await shell.ping()
+        failures.append(raised.value)
+
+    async with anyio.create_task_group() as tasks, attached() as shell:
+        go_through(shell, f"echo $$ > {log}.new; mv {log}.new {log}; exec sleep 300")
+        lose_connection(shell)
+        await has_lost_connection(shell)
+        tasks.start_soon(call, shell)
+        while not log.exists():
+            await anyio.sleep(0.01)
+    assert failures
+    assert not is_alive(int(log.read_text()))
+
+
+async def test_client_attaches_again_although_its_directory_is_gone(
+    attach: Attach, user: Lasting, tmp_path: Path
+) -> None:
+    directory = tmp_path / "directory"
+    directory.mkdir()
+    async with attach("work", env=user.env, cwd=directory, reconnect=True) as shell:
+        directory.rmdir()
+        lose_connection(shell)
+        await has_lost_connection(shell)
+        await shell.ping()
+        assert await generation_of(shell) == 2
+
+
+async def test_calls_at_the_same_time_attach_once(attached: Attached) -> None:
+    async with attached() as shell:
+        lose_connection(shell)
+        await has_lost_connection(shell)
+        async with anyio.create_task_group() as tasks:
+            for _ in range(8):
+                tasks.start_soon(shell.ping)
+        assert await generation_of(shell) == 2
+
+
+def test_signal_handler_does_not_wait_for_the_thread_that_attaches(user: Lasting) -> None:
+    said: list[str] = []
+
+    def handle(_number: int, _frame: object) -> None:
+        with pytest.raises(DaemonExited) as raised:
+            client.ping()
+        said.append(str(raised.value))
+
+    before = signal.signal(signal.SIGUSR1, handle)
+    try:
+        with Client.attach("work", env=user.env, reconnect=True) as client:
+            go_through(cast("Shell", client), 'kill -USR1 $PPID; exec "$@"')
+            os.kill(client.pid, signal.SIGKILL)
+            with suppress(TargetLost):
+                client.bash("sleep 300")
+            client.ping()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert said == ["the daemon was killed by SIGKILL"]
+
+
+async def test_call_that_waits_during_a_second_loss_is_reported_lost(user: Lasting) -> None:
+    async with AsyncClient.attach("work", env=user.env, reconnect=True) as shell:
+        found: list[ShellError] = []
+
+        async def call() -> None:
+            with pytest.raises(TargetLost) as raised:
+                await shell.bash("sleep 300")
+            found.append(raised.value)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(call)
+            while not [each for each in await shell.list_shells() if each.pid]:
+                await anyio.sleep(0.01)
+            # Hold this lock, as each waiting task does for a moment after an attempt to attach
+            # again.
+            async with vars(shell)["_replacing"]:
+                os.kill(shell.pid, signal.SIGKILL)
+                while not found:
+                    await anyio.sleep(0.01)
+        assert found[0].code is None
+
+
+def start_with_key(
+    shell: Shell, way: str, command: str
+) -> Callable[[], Coroutine[Any, Any, object]]:
+    """Return the function that starts a command with a key, as a call, a job or a stream."""
+
+    async def start() -> object:
+        if way == "job":
+            return await shell.start(command, idempotency_key="1").__aenter__()
+        if way == "stream":
+            return await anext(shell.stream(command, idempotency_key="1"))
+        background = way == "background"
+        return await shell.bash(command, idempotency_key="1", run_in_background=background)
+
+    return start
+
+
+@pytest.mark.parametrize("kind", ["asyncio", "trio"])
+@pytest.mark.parametrize(
+    ("way", "runs"),
+    [*((way, False) for way in ("bash", "background", "job", "stream")), ("bash", True)],
+)
+async def test_call_with_a_key_that_is_cancelled_while_it_is_repeated_leaves_no_command(
+    attached: Attached, way: str, runs: bool
+) -> None:
+    async with attached() as shell:
+        call = start_with_key(shell, way, "sleep 300")
+        await cancel_lost_call(shell, call, runs=runs)
+        await has_no_running_shell(shell)
+
+
+async def has_no_running_shell(shell: Shell) -> None:
+    """Wait until no command runs. Fails if a command goes on."""
+    with anyio.fail_after(60):
+        while [each for each in await shell.list_shells() if each.status == "running"]:
+            await anyio.sleep(0.01)

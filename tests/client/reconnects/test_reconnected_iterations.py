@@ -1,0 +1,394 @@
+"""Events, jobs and streams of clients with `attach(reconnect=True)`, whose connections are lost."""
+
+from __future__ import annotations
+
+import gc
+from contextlib import AsyncExitStack, suppress
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from both_clients import Attach
+from lasting import Lasting
+from lost_connections import (
+    ON_ALL_LOOPS,
+    OPEN_INPUT,
+    Attached,
+    cancel_lost_call,
+    has_lost_connection,
+    has_subscription,
+    lose_answer,
+    lose_connection,
+    occupied,
+)
+from shelld_client import ExitEvent, OutputEvent, ShellError
+from shelld_client.async_ongoing import AsyncOngoing
+from shelld_client.mailbox import End
+from shelld_client.ongoing import Ongoing
+from support import Gate, is_alive
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(method="thread")]
+
+
+@ON_ALL_LOOPS
+async def test_events_go_on_without_a_gap_or_a_double(attached: Attached) -> None:
+    async with attached() as shell:
+        count, is_ended = 0, False
+        seqs = list[int]()
+        text = ""
+        job = await shell.bash(
+            "for i in {1..60}; do echo $i; sleep 0.02; done", run_in_background=True
+        )
+        async with shell.events(bash_id=job.bash_id) as events:
+            async for event in events:
+                seqs.append(event.seq)
+                is_ended = isinstance(event, ExitEvent)
+                if isinstance(event, OutputEvent):
+                    text += event.text
+                count += 1
+                if count in (2, 3, 5):
+                    lose_connection(shell)
+        assert is_ended
+        assert seqs == list(range(seqs[0], seqs[0] + len(seqs)))
+        assert text == "".join(f"{number}\n" for number in range(1, 61))
+
+
+async def test_continued_events_end_although_the_shell_ended_without_a_client(
+    attached: Attached, tmp_path: Path
+) -> None:
+    gate = Gate(tmp_path / "gate")
+    options = {"run_in_background": True, "notify": ["prompt"]}
+    async with attached() as shell:
+        job = await shell.bash(gate.wait, **options)
+        async with shell.events(subscription=job.subscription) as events:
+            lose_connection(shell)
+            await has_lost_connection(shell)
+            gate.open()
+            pid = job.pid
+            while pid is not None and is_alive(pid):
+                await anyio.sleep(0.01)
+            assert [each async for each in events] == []
+
+
+async def test_job_goes_on_and_ends_with_its_block(attached: Attached) -> None:
+    async with attached() as shell:
+        text = ""
+        async with shell.start("echo $$; echo one; sleep 300") as job:
+            pid = job.pid
+            async for event in job:
+                assert isinstance(event, OutputEvent)
+                text += event.text
+                if text.endswith("one\n"):
+                    break
+            lose_connection(shell)
+            await has_lost_connection(shell)
+            assert (await job.output()).stdout == text
+            lose_connection(shell)
+            await has_lost_connection(shell)
+        assert not is_alive(pid)
+        assert text == f"{pid}\none\n"
+
+
+async def test_iteration_over_a_job_goes_on(attached: Attached) -> None:
+    async with attached() as shell:
+        text, is_lost = "", False
+        async with shell.start("for i in {1..40}; do echo $i; sleep 0.02; done") as job:
+            async for event in job:
+                if isinstance(event, OutputEvent):
+                    text += event.text
+                if not is_lost:
+                    is_lost = True
+                    lose_connection(shell)
+        assert text == "".join(f"{number}\n" for number in range(1, 41))
+
+
+async def test_iteration_over_a_job_leaves_no_subscription_behind(
+    attached: Attached, tmp_path: Path
+) -> None:
+    async with attached() as shell:
+        gate = Gate(tmp_path / "gate")
+        async with shell.start(f"echo one; {gate.wait}; echo two; sleep 300") as job:
+            before = (await anext(job)).subscription
+            lose_connection(shell)
+            await has_lost_connection(shell)
+            gate.open()
+            event = await anext(job)
+            assert event.subscription != before
+            assert event.text == "two\n"
+            with pytest.raises(ShellError):
+                async with shell.events(subscription=before):
+                    pass
+
+
+@pytest.mark.parametrize("is_attached_again", [False, True])
+async def test_events_left_without_a_connection_leave_no_subscription_behind(
+    attached: Attached, is_attached_again: bool
+) -> None:
+    async with attached() as shell:
+        async with shell.events(events=["exit"]) as events:
+            name = events.subscription
+            lose_connection(shell)
+            await has_lost_connection(shell)
+            if is_attached_again:
+                await shell.ping()
+        assert not await has_subscription(shell, name)
+
+
+async def test_events_that_went_on_leave_no_subscription_behind(attached: Attached) -> None:
+    async with attached() as shell:
+        async with shell.events(events=["exit"]) as events:
+            name = events.subscription
+            for number in range(2):
+                lose_connection(shell)
+                await has_lost_connection(shell)
+                job = await shell.bash("true", run_in_background=True)
+                event = await anext(events)
+                assert (event.bash_id, event.seq) == (job.bash_id, number + 1)
+            lose_connection(shell)
+            await has_lost_connection(shell)
+        assert not await has_subscription(shell, name)
+
+
+async def test_subscription_that_another_reader_has_continued_stays(attached: Attached) -> None:
+    async with attached() as shell, AsyncExitStack() as second:
+        async with shell.events(events=["exit"]) as events:
+            name = events.subscription
+            lose_connection(shell)
+            await has_lost_connection(shell)
+            again = await second.enter_async_context(shell.events(subscription=name))
+        job = await shell.bash("true", run_in_background=True)
+        assert (await anext(again)).bash_id == job.bash_id
+
+
+async def test_job_dropped_without_a_connection_is_killed(attached: Attached) -> None:
+    async with attached() as shell:
+        job = await shell.start("sleep 300").__aenter__()
+        name = job.id
+        lose_connection(shell)
+        await has_lost_connection(shell)
+        del job
+        gc.collect()
+        read = await shell.bash_output(name, until="exit", wait=60_000)
+        assert read.status == "killed"
+
+
+@pytest.mark.usefixtures("hurry")
+async def test_events_go_on_after_attempts_that_have_failed(
+    attached: Attached, user: Lasting
+) -> None:
+    async with attached() as shell, shell.events(events=["exit"]) as events:
+        with occupied(user, shell):
+            await has_lost_connection(shell)
+            for _ in range(4):
+                with pytest.raises(ShellError):
+                    await anext(events)
+        # The daemon may not have noticed yet that the other client has left.
+        with anyio.fail_after(60):
+            while True:
+                with suppress(ShellError):
+                    await shell.bash("exit 3")
+                    break
+        assert (await anext(events)).exit_code == 3
+
+
+@pytest.mark.usefixtures("hurry")
+async def test_job_left_without_a_connection_is_killed(attached: Attached, user: Lasting) -> None:
+    async with attached() as shell:
+        async with AsyncExitStack() as other, shell.start("sleep 300") as job:
+            other.enter_context(occupied(user, shell))
+            await has_lost_connection(shell)
+        with anyio.fail_after(60):
+            while True:
+                with suppress(ShellError):
+                    read = await shell.bash_output(job.id, until="exit", wait=10_000)
+                    break
+        assert read.status == "killed"
+
+
+async def test_job_with_a_key_starts_although_the_answer_was_lost(
+    attached: Attached, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    async with attached() as shell:
+        job = shell.start(f"echo started >> {log}; sleep 300", idempotency_key="1")
+        await lose_answer(shell, job.__aenter__)
+        while not log.exists():
+            await anyio.sleep(0.01)
+        await job.__aexit__(None, None, None)
+        [info] = await shell.list_shells()
+        assert (info.bash_id, info.status) == (job.id, "killed")
+        assert log.read_text() == "started\n"
+
+
+async def test_subscription_begins_once_although_its_answer_was_lost(attached: Attached) -> None:
+    async with attached() as shell:
+        events = shell.events(events=["exit"])
+        await lose_answer(shell, events.__aenter__)
+        await shell.bash("exit 3")
+        assert (await anext(events)).exit_code == 3
+        async with shell.events(events=["exit"]) as other:
+            # After the number of the subscription, a name has a mark of eight characters.
+            assert [each.subscription[:-8] for each in (events, other)] == ["sub_1", "sub_2"]
+        await events.__aexit__(None, None, None)
+
+
+async def test_stream_with_a_key_goes_on(attached: Attached, tmp_path: Path) -> None:
+    log, text, is_lost = tmp_path / "log", "", False
+    command = f"echo started >> {log}; for i in {{1..40}}; do echo $i; sleep 0.02; done"
+    async with attached() as shell:
+        async with shell.stream(command, idempotency_key="1") as stream:
+            async for item in stream:
+                if isinstance(item, OutputEvent):
+                    text += item.text
+                if not is_lost:
+                    is_lost = True
+                    lose_connection(shell)
+        assert stream.result.exit_code == 0
+    assert text == "".join(f"{number}\n" for number in range(1, 41))
+    assert log.read_text() == "started\n"
+
+
+async def test_interrupted_iteration_goes_on(
+    kind: str, attached: Attached, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interruptions = ["the subscription was continued, but its answer is lost"]
+    answer: Any = (Ongoing if kind == "sync" else AsyncOngoing).answer
+
+    def interrupt() -> None:
+        if interruptions:
+            raise RuntimeError(interruptions.pop())
+
+    def answer_in_thread(ongoing: Ongoing) -> bytes:
+        found: bytes = answer(ongoing)
+        interrupt()
+        return found
+
+    async def answer_in_task(ongoing: AsyncOngoing) -> bytes:
+        found: bytes = await answer(ongoing)
+        interrupt()
+        return found
+
+    async with attached() as shell:
+        job = await shell.bash("read -r; echo one; read -r; echo two", **OPEN_INPUT)
+        async with shell.events(bash_id=job.bash_id) as events:
+            lose_connection(shell)
+            await has_lost_connection(shell)
+            monkeypatch.setattr(Ongoing, "answer", answer_in_thread)
+            monkeypatch.setattr(AsyncOngoing, "answer", answer_in_task)
+            await shell.write_stdin(job.bash_id, "\n")
+            with pytest.raises(RuntimeError, match="its answer is lost"):
+                await anext(events)
+            await shell.write_stdin(job.bash_id, "\n")
+            found = [each async for each in events]
+        assert "".join(each.text for each in found if isinstance(each, OutputEvent)) == "one\ntwo\n"
+        assert [each.seq for each in found] == list(range(1, len(found) + 1))
+
+
+@pytest.mark.parametrize("ends_before", [True, False])
+async def test_events_that_were_lost_while_they_were_sent_again_come_once_more(
+    attached: Attached, monkeypatch: pytest.MonkeyPatch, *, ends_before: bool
+) -> None:
+    def lose_in_thread(ongoing: Ongoing) -> None:
+        while not isinstance(item := ongoing.next(), End):
+            pass
+        monkeypatch.undo()
+        raise item.why
+
+    async def lose_in_task(ongoing: AsyncOngoing) -> None:
+        while not isinstance(item := await ongoing.next(), End):
+            pass
+        monkeypatch.undo()
+        raise item.why
+
+    async with attached() as shell:
+        job = await shell.bash("echo one; read -r", **OPEN_INPUT)
+        async with shell.events(bash_id=job.bash_id) as first:
+            await anext(first)
+            if ends_before:
+                await shell.write_stdin(job.bash_id, "\n")
+                await anext(first)
+            async with shell.events(subscription=first.subscription, from_seq=0) as again:
+                lose_connection(shell)
+                monkeypatch.setattr(Ongoing, "next_event", lose_in_thread)
+                monkeypatch.setattr(AsyncOngoing, "next_event", lose_in_task)
+                output = await anext(again)
+                if not ends_before:
+                    await shell.write_stdin(job.bash_id, "\n")
+                rest = [each async for each in again]
+    assert [each.seq for each in (output, *rest)] == [1, 2]
+    assert isinstance(rest[-1], ExitEvent)
+
+
+@pytest.mark.parametrize("reconnect", [False, True])
+async def test_key_continues_the_events_of_an_earlier_connection(
+    attach: Attach, user: Lasting, reconnect: bool
+) -> None:
+    async with attach("work", env=user.env) as shell:
+        job = await shell.bash("echo hello", run_in_background=True)
+        options = {"bash_id": job.bash_id, "idempotency_key": "1"}
+        lost = shell.events(**options)
+        await lost.__aenter__()
+        assert [type(await anext(lost)) for _ in range(2)] == [OutputEvent, ExitEvent]
+        lose_connection(shell)
+    async with (
+        attach("work", env=user.env, reconnect=reconnect) as shell,
+        shell.events(**options) as events,
+    ):
+        assert events.subscription == lost.subscription
+        assert [type(event) async for event in events] == [OutputEvent, ExitEvent]
+
+
+@pytest.mark.parametrize("kind", ["asyncio", "trio"])
+async def test_cancelled_repeat_of_events_leaves_no_subscription_behind(
+    attached: Attached,
+) -> None:
+    async with attached() as shell:
+        await cancel_lost_call(shell, shell.events(events=["exit"]).__aenter__)
+        async with shell.events(events=["exit"]) as events:
+            # After the number of the subscription, a name has a mark of eight characters.
+            mark = events.subscription[-8:]
+        assert not await has_subscription(shell, f"sub_1{mark}")
+
+
+async def test_stream_with_a_key_that_is_left_without_a_connection_is_killed(
+    attached: Attached,
+) -> None:
+    async with attached() as shell:
+        async with shell.stream("echo one; sleep 300", idempotency_key="1") as stream:
+            event = await anext(stream)
+            lose_connection(shell)
+            await has_lost_connection(shell)
+        read = await shell.bash_output(event.bash_id, until="exit", wait=60_000)
+        assert read.status == "killed"
+
+
+@pytest.mark.parametrize("kind", ["asyncio", "trio"])
+async def test_stream_with_a_key_that_is_cancelled_while_it_is_repeated_is_killed(
+    attached: Attached,
+) -> None:
+    async with attached() as shell:
+        async with shell.stream("echo one; sleep 300", idempotency_key="1") as stream:
+            event = await anext(stream)
+            await cancel_lost_call(shell, stream.__anext__, runs=True)
+        read = await shell.bash_output(event.bash_id, until="exit", wait=60_000)
+        assert read.status == "killed"
+
+
+async def test_repeated_stream_leaves_no_subscription_behind(
+    attached: Attached, tmp_path: Path
+) -> None:
+    gates = [Gate(tmp_path / f"gate{number}") for number in range(2)]
+    command = "; ".join(f"echo; {gate.wait}" for gate in gates)
+    async with attached() as shell:
+        names = list[str]()
+        async with shell.stream(f"{command}; echo; sleep 300", idempotency_key="1") as stream:
+            for gate in gates:
+                names.append((await anext(stream)).subscription)
+                lose_connection(shell)
+                await has_lost_connection(shell)
+                gate.open()
+            last = await anext(stream)
+            assert len({*names, last.subscription}) == 3
+            assert not [name for name in names if await has_subscription(shell, name)]
