@@ -1,4 +1,5 @@
-"""Jobs and streams of `Client`, beside plain calls and beside the requests that they send.
+"""Jobs and streams of `Client`, beside plain calls and beside the requests that they send, and the
+time of an import.
 
 Usage: python benchmarks/client.py [--rounds N]
 """
@@ -7,6 +8,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import subprocess
+import sys
+from functools import partial
 from typing import Any
 
 from measure import RawDaemon, interleaved, report
@@ -51,6 +55,10 @@ class Raw:
         self._daemon.close()
 
 
+def run_python(code: str) -> None:
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=200)
@@ -83,6 +91,13 @@ def main() -> None:
                 _PAUSE_S,
                 raw=lambda: check(raw.stream(_PUSH)),
                 client=lambda: check(stream(_PUSH)),
+            ),
+            "import of `Client`": interleaved(
+                rounds // 4,
+                _PAUSE_S,
+                anyio_and_msgspec=partial(run_python, "import anyio, msgspec"),
+                async_client=partial(run_python, "from shelld_client import AsyncClient"),
+                client=partial(run_python, "from shelld_client import Client"),
             ),
         }.items():
             ratios = {f"of_{way}": times["client"] / times[way] for way in times if way != "client"}

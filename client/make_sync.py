@@ -34,7 +34,7 @@ _REPLACED = (
     (r"\basync (def|with|for)\b", r"\1"),
     (r"\bawait ", ""),
     (r"\bAsync([A-Z]\w*)", r"\1"),
-    (r"\basync_(gaps|jobs|ongoing|streams)\b", r"\1"),
+    (r"\basync_(gaps|jobs|mailbox|ongoing|streams)\b", r"\1"),
     (r"\b__a(enter|exit|iter|next)__", r"__\1__"),
     (r"\bStopAsyncIteration\b", "StopIteration"),
     (r"\bcall_async=", "call="),

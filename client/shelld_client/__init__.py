@@ -1,9 +1,8 @@
 """Provides the daemon's methods as typed Python methods, without framing or request ids."""
 
-from typing import Final
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
 
-from shelld_client.async_jobs import AsyncJob
-from shelld_client.async_streams import AsyncEventStream, AsyncOutputStream
 from shelld_client.call_options import (
     BashOptions,
     EventOptions,
@@ -16,7 +15,6 @@ from shelld_client.call_options import (
     StreamOptions,
     TypingOptions,
 )
-from shelld_client.client import AsyncClient
 from shelld_client.errors import (
     AnswerTooLarge,
     CommandBlocked,
@@ -79,6 +77,11 @@ from shelld_protocol.shell_methods import (
 from shelld_protocol.structs import EnforcedLimits, Listener, Matched, Prompt, ResourceLimits, Usage
 from shelld_protocol.target_methods import RemoveTargetResult, TargetInfo
 from shelld_protocol.tools import ExecutionContext, ToolResult
+
+if TYPE_CHECKING:
+    from shelld_client.async_jobs import AsyncJob
+    from shelld_client.async_streams import AsyncEventStream, AsyncOutputStream
+    from shelld_client.client import AsyncClient
 
 __version__: Final = "0.1.0"
 
@@ -169,3 +172,25 @@ __all__ = [
     "WriteStdinResult",
     "__version__",
 ]
+
+# The names that need an event loop, and their modules. An event loop takes longer to import than
+# everything else, and `Client` does not need one.
+_ASYNC: Final = {
+    "AsyncClient": "client",
+    "AsyncEventStream": "async_streams",
+    "AsyncJob": "async_jobs",
+    "AsyncOutputStream": "async_streams",
+}
+
+if not TYPE_CHECKING:
+    # Type checkers must not see this function, because with it they accept any name.
+    def __getattr__(name: str) -> object:
+        if name not in _ASYNC:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        found = getattr(import_module(f"{__name__}.{_ASYNC[name]}"), name)
+        globals()[name] = found
+        return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_ASYNC})

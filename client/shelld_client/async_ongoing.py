@@ -13,10 +13,11 @@ from typing import Any, TypeAlias
 from weakref import ref
 
 from shelld_client import calls
+from shelld_client.async_mailbox import AsyncMailbox
 from shelld_client.calls import Call
 from shelld_client.connection import Connection
 from shelld_client.errors import ProtocolError, ShellError, TargetLost
-from shelld_client.mailbox import AsyncMailbox, End, Item
+from shelld_client.mailbox import End, Item
 from shelld_client.reconnects import is_repeatable
 from shelld_client.results import subscription_in
 from shelld_protocol.event_methods import Event

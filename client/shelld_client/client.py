@@ -19,6 +19,7 @@ import anyio
 from anyio.lowlevel import checkpoint_if_cancelled, current_token
 
 from shelld_client import calls
+from shelld_client.async_mailbox import AsyncMailbox
 from shelld_client.async_methods import AsyncMethods
 from shelld_client.async_ongoing import AsyncOngoing, send_only, was_cut
 from shelld_client.background import Background, run_together
@@ -27,7 +28,6 @@ from shelld_client.child import LAST_WORDS_S, POST_MORTEM_S
 from shelld_client.command_lines import daemon_command
 from shelld_client.connection import Connection
 from shelld_client.errors import DaemonExited, ProtocolError, ShellError
-from shelld_client.mailbox import AsyncMailbox
 from shelld_client.reconnects import (
     RECONNECT_S,
     Reconnect,

@@ -7,12 +7,9 @@ skipped. The daemon still has the output. Every event keeps its place and its nu
 
 from __future__ import annotations
 
-import collections
 import queue
 from collections.abc import Callable
 from typing import ClassVar, Final, NamedTuple, TypeAlias
-
-import anyio
 
 from shelld_client.errors import ShellError
 from shelld_protocol.event_methods import Event, OutputEvent
@@ -39,7 +36,7 @@ class End(NamedTuple):
 Item: TypeAlias = Event | bytes | ShellError | End
 
 
-class _Mailbox:
+class BaseMailbox:
     """Counts the text that was not yet taken.
 
     Only the receiving thread sets `_received`. Only the thread that takes the items sets `_taken`.
@@ -112,7 +109,7 @@ class _Mailbox:
         return item
 
 
-class Mailbox(_Mailbox):
+class Mailbox(BaseMailbox):
     """A mailbox for threads."""
 
     # A signal handler may raise after the item was taken, and before the caller has it.
@@ -127,26 +124,3 @@ class Mailbox(_Mailbox):
 
     def get(self) -> Item:
         return self._took(self._items.get())
-
-
-class AsyncMailbox(_Mailbox):
-    """A mailbox for the tasks of one event loop."""
-
-    # A cancellation comes only at an await, and `get` takes the item after its last await.
-    MAY_LOSE_ITEMS: ClassVar = False
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._items: collections.deque[Item] = collections.deque()
-        self._filled = anyio.Event()
-
-    def _append(self, item: Item) -> None:
-        self._items.append(item)
-        self._filled.set()
-
-    async def get(self) -> Item:
-        while not self._items:
-            if self._filled.is_set():
-                self._filled = anyio.Event()
-            await self._filled.wait()
-        return self._took(self._items.popleft())

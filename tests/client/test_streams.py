@@ -27,7 +27,8 @@ from shelld_client import (
     ShellError,
     ShuttingDown,
 )
-from shelld_client.mailbox import AsyncMailbox, Mailbox
+from shelld_client.async_mailbox import AsyncMailbox
+from shelld_client.mailbox import Mailbox
 from support import Gate, wait_for
 
 

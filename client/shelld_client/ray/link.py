@@ -16,11 +16,11 @@ from typing import Any, Final, TypeAlias, TypeVar
 import anyio
 
 from shelld_client import calls
+from shelld_client.async_mailbox import AsyncMailbox
 from shelld_client.async_ongoing import AsyncOngoing
 from shelld_client.calls import Call
 from shelld_client.connection import Connection
 from shelld_client.errors import ProtocolError, ShellError
-from shelld_client.mailbox import AsyncMailbox
 from shelld_client.ray.engine import Actor, ActorGone
 from shelld_client.spawned_client import FINISH_TIMEOUT_S, START_TIMEOUT_S
 
