@@ -26,7 +26,7 @@ from typing import Any, Self, TypeVar
 from shelld_client import calls
 from shelld_client.calls import Call
 from shelld_client.child import BLOCKED_S
-from shelld_client.errors import DaemonExited, ShellError
+from shelld_client.errors import DaemonExited, NoAnswer, ShellError
 from shelld_client.link import Link, LinkFailedError, TimedOutError
 from shelld_client.methods import Methods
 from shelld_client.ongoing import Ongoing, was_cut
@@ -216,7 +216,7 @@ class Client(SpawnedClient, Methods):
             try:
                 self._link.pump.close(patiently=False)
                 self._command, self._cwd = reconnect.command, None
-                self._link = self._attached_link()
+                self._link = self._attached_link(cause)
             finally:
                 self._is_attaching = False
         self._send_unsent()
@@ -234,20 +234,27 @@ class Client(SpawnedClient, Methods):
         for call in reconnect.take_unsent(link.connection.ownership):
             link.send_only(call, self._send_later)
 
-    def _attached_link(self) -> Link:
-        """Try to attach, for a limited time. Raises `ShellError`."""
+    def _attached_link(self, cause: ShellError) -> Link:
+        """Try to attach, for a limited time. Raises `ShellError`.
+
+        `cause` is the failure of the last link.
+        """
         give_up_at = time.monotonic() + RECONNECT_S
+        failure = cause
         for pause in pauses():
+            left = max(0.001, give_up_at - time.monotonic())
             try:
-                left = max(0.001, give_up_at - time.monotonic())
                 return self._connect(min(left, self._start_timeout or left))
             except ShellError as error:
                 if self._leaving.is_set:
                     raise DaemonExited("the client is closed") from None
-                if not may_go_on(error):
-                    self._failure = error
-                if not may_go_on(error) or time.monotonic() + pause > give_up_at:
-                    raise
+                # If only the limit of all attempts has ended this one, it says nothing of the peer.
+                is_cut_short = isinstance(error, NoAnswer) and time.monotonic() > give_up_at
+                failure = failure if is_cut_short else error
+            if not may_go_on(failure):
+                self._failure = failure
+            if not may_go_on(failure) or time.monotonic() + pause > give_up_at:
+                raise copy.copy(failure)
             self._leaving.wait(pause)
         raise AssertionError
 

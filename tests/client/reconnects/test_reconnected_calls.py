@@ -197,6 +197,20 @@ async def test_failed_attempt_to_attach_is_repeated(
         assert await generation_of(shell) == 2
 
 
+@pytest.mark.usefixtures("hurry")
+async def test_error_of_attaching_in_vain_is_that_of_the_last_whole_attempt(
+    attached: Attached, tmp_path: Path
+) -> None:
+    was_here = tmp_path / "was_here"
+    async with attached() as shell:
+        go_through(shell, f"[ -e {was_here} ] && exec sleep 300; : > {was_here}; exit 2")
+        lose_connection(shell)
+        await has_lost_connection(shell)
+        with pytest.raises(DaemonExited) as raised:
+            await shell.ping()
+        assert raised.value.exit_code == 2
+
+
 async def test_client_can_be_left_while_it_attaches_again(
     attached: Attached, tmp_path: Path
 ) -> None:
