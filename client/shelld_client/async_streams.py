@@ -222,8 +222,9 @@ class AsyncEventStream(_Iteration[Event]):
         try:
             result = call.decode(await ongoing.answer())
         except BaseException as error:
-            # The next call of this method tries again to continue the subscription.
-            ongoing.leave_to_next()
+            # The next call of this method tries again to continue the subscription. Until then, the
+            # end of the iteration ends the subscription.
+            ongoing.withdraw()
             if not ongoing.can_be_continued(error):
                 raise
             return

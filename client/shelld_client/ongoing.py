@@ -60,6 +60,7 @@ class Ongoing:
         self._subscription = str(call.params.get("subscription") or "")
         # The request from which this request has taken the subscription.
         self._taken_from: int | None = None
+        self._has_withdrawn = False
         mailbox.on_answer = _weakly(self)
         self._has_ended = False
         connection.listen(self._id, mailbox)
@@ -141,6 +142,18 @@ class Ongoing:
         self.stop_listening()
         self._has_ended = True
 
+    def withdraw(self) -> None:
+        """Stop listening, and have no part in the subscription, which this request continues.
+
+        If the answer is still to come, the daemon continues the subscription nevertheless. A later
+        request can continue it again, and any request can end it.
+        """
+        # First set the flag, then withdraw. `answered` does the two steps in the other order, so at
+        # least one of the two methods withdraws after the claim.
+        self._has_withdrawn = True
+        self.leave_to_next()
+        self._connection.ownership.withdraw(self._subscription, self._id)
+
     def end(self) -> None:
         """Stop listening.
 
@@ -166,6 +179,8 @@ class Ongoing:
         elif name := subscription_in(answer):
             self._subscription = name
             self._taken_from = self._connection.claim(name, self._id)
+            if self._has_withdrawn:
+                self._connection.ownership.withdraw(name, self._id)
 
     def _leave(self) -> None:
         name = self._subscription

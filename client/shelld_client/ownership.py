@@ -102,6 +102,16 @@ class Ownership:
         self._given_back.pop(owner, None)
         return True
 
+    def withdraw(self, subscription: str, request_id: int) -> None:
+        """Record that a request leaves its subscription to a later request of the same reader.
+
+        The subscription does not end. Until the later request comes, it has no owner.
+        """
+        self._readers.pop(request_id, None)
+        self._heirs.pop((subscription, request_id), None)
+        if self._owners.get(subscription) == request_id:
+            self._owners.pop(subscription, None)
+
     def lost(self, subscription: str) -> None:
         """Record that a subscription is gone, so that nobody needs to end it."""
         self._owners.pop(subscription, None)

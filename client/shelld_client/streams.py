@@ -218,8 +218,9 @@ class EventStream(_Iteration[Event]):
         try:
             result = call.decode(ongoing.answer())
         except BaseException as error:
-            # The next call of this method tries again to continue the subscription.
-            ongoing.leave_to_next()
+            # The next call of this method tries again to continue the subscription. Until then, the
+            # end of the iteration ends the subscription.
+            ongoing.withdraw()
             if not ongoing.can_be_continued(error):
                 raise
             return

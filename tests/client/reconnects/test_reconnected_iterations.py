@@ -286,6 +286,34 @@ async def test_interrupted_iteration_goes_on(
         assert [each.seq for each in found] == list(range(1, len(found) + 1))
 
 
+@pytest.mark.parametrize("is_answered", [True, False])
+async def test_events_left_while_they_are_continued_leave_no_subscription_behind(
+    kind: str, attached: Attached, monkeypatch: pytest.MonkeyPatch, *, is_answered: bool
+) -> None:
+    answer: Any = (Ongoing if kind == "sync" else AsyncOngoing).answer
+
+    def interrupt_thread(ongoing: Ongoing) -> None:
+        if is_answered:
+            answer(ongoing)
+        raise RuntimeError("interrupted")
+
+    async def interrupt_task(ongoing: AsyncOngoing) -> None:
+        if is_answered:
+            await answer(ongoing)
+        raise RuntimeError("interrupted")
+
+    async with attached() as shell:
+        async with shell.events(events=["exit"]) as events:
+            lose_connection(shell)
+            await has_lost_connection(shell)
+            with monkeypatch.context() as patch:
+                patch.setattr(Ongoing, "answer", interrupt_thread)
+                patch.setattr(AsyncOngoing, "answer", interrupt_task)
+                with pytest.raises(RuntimeError, match="interrupted"):
+                    await anext(events)
+        assert not await has_subscription(shell, events.subscription)
+
+
 @pytest.mark.parametrize("ends_before", [True, False])
 async def test_events_that_were_lost_while_they_were_sent_again_come_once_more(
     attached: Attached, monkeypatch: pytest.MonkeyPatch, *, ends_before: bool
