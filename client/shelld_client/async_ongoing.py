@@ -198,8 +198,8 @@ class AsyncOngoing:
     def abandon(self) -> None:
         """Cancel the request. If the cancellation comes too late, end what the request has begun.
 
-        If the connection is lost before the answer, and the request can be repeated, the next
-        connection does the same.
+        If the connection is lost before the answer, the next connection does the same, if the
+        request has a key.
 
         This method waits for nothing, because the caller may have been interrupted. If the request
         has taken a subscription from another reader, it gives the subscription back. That reader
@@ -209,8 +209,9 @@ class AsyncOngoing:
 
         def undo(answer: bytes | ShellError) -> None:
             if isinstance(answer, ShellError):
-                if self._send_later is not None and self.can_be_repeated(answer):
-                    self._send_later(self._call)
+                again = calls.find_again(self._call)
+                if self._send_later is not None and again is not None and was_cut(answer):
+                    self._send_later(again)
                 return
             if self._taken_from is not None:
                 ownership = self._connection.ownership
@@ -255,8 +256,8 @@ def send_only(
     """Send a request, and ignore its answer. If the connection is lost, pass the call to
     `send_later`.
 
-    If the request begins a subscription, end it. If it starts a command, or finds the command that
-    an earlier request has started, kill the command. The daemon may get the request twice.
+    If the request begins or finds a subscription, end it. If it finds a command, kill the command.
+    The daemon may get the request twice.
     """
 
     def answered(answer: bytes | ShellError) -> None:
@@ -277,8 +278,8 @@ def send_only(
         frame = connection.call(request_id, call.method, call.params, mailbox)
         send(frame)
         if call.method == "bash" and not call.params.get("run_in_background"):
-            # The cancellation kills the command. The daemon answers a request in the background at
-            # once, and a cancellation of a repeated one kills nothing.
+            # The cancellation kills the command, unless another request waits for it. The daemon
+            # answers a request in the background at once, so its command is killed after that.
             send(connection.ask_to_cancel(request_id))
     if send_later is not None and connection.is_over:
         send_later(call)

@@ -90,6 +90,18 @@ class Call(NamedTuple, Generic[T]):
     decode: Callable[[bytes], T]
 
 
+def find_again(call: Call[Any]) -> Call[Any] | None:
+    """Return the call that finds what `call` has begun, if its answer is lost.
+
+    This call starts no command. Return None if nothing can be found without a key.
+    """
+    if call.params.get("idempotency_key") is None:
+        return None
+    if call.method == "bash":
+        return call._replace(params={**call.params, "must_exist": True})
+    return call if call.method == "subscribe" else None
+
+
 def kill_if_running(call: Call[Any], answer: bytes) -> Call[Any] | None:
     """Return the call that kills the command that `call` has started; None if nothing runs.
 

@@ -27,11 +27,10 @@ from shelld_client.calls import Call
 from shelld_client.child import LAST_WORDS_S, POST_MORTEM_S
 from shelld_client.command_lines import daemon_command
 from shelld_client.connection import Connection
-from shelld_client.errors import DaemonExited, ProtocolError, ShellError
+from shelld_client.errors import DaemonExited, ProtocolError, ShellError, TargetLost
 from shelld_client.reconnects import (
     RECONNECT_S,
     Reconnect,
-    begins_something,
     is_connection_lost,
     is_repeatable,
     may_go_on,
@@ -348,20 +347,24 @@ class AsyncClient(SpawnedClient, AsyncMethods):
                 await background.stop()
 
     async def _request(self, call: Call[T]) -> T:
-        is_lost = False
         while True:
             try:
                 await self._ensure_daemon()
                 return await self._exchange(self._noted(call))
-            except ShellError as error:
-                is_lost = was_cut(error)
-                if not (is_lost and is_repeatable(call)):
+            except TargetLost as error:
+                if not (was_cut(error) and is_repeatable(call)):
                     raise
-            except BaseException:
-                if is_lost and begins_something(call):
-                    # The caller was cancelled. The next connection ends what the call has begun.
-                    self._send_later(call)
+            except anyio.get_cancelled_exc_class():
+                self._give_up(call)
                 raise
+
+    def _give_up(self, call: Call[Any]) -> None:
+        """Kill the command of a cancelled call, even if the cancellation is lost."""
+        again = calls.find_again(call)
+        # The command of a call in the background goes on without its call.
+        if self._reconnect is None or again is None or call.params.get("run_in_background"):
+            return
+        self._send_later(again)
 
     def _noted(self, call: Call[T]) -> Call[T]:
         if not self._restarts:

@@ -106,11 +106,6 @@ def is_repeatable(call: Call[Any]) -> bool:
     return call.method in _REPEATABLE
 
 
-def begins_something(call: Call[Any]) -> bool:
-    """Return whether a call may begin something that goes on after its answer was lost."""
-    return call.method in {"bash", "subscribe"}
-
-
 def pauses() -> Iterator[float]:
     """Yield the pauses between attempts in seconds, without end."""
     pause = _FIRST_PAUSE_S

@@ -33,7 +33,6 @@ from shelld_client.ongoing import Ongoing, was_cut
 from shelld_client.reconnects import (
     RECONNECT_S,
     Reconnect,
-    begins_something,
     is_connection_lost,
     is_repeatable,
     may_go_on,
@@ -146,21 +145,25 @@ class Client(SpawnedClient, Methods):
         link.connection.write_log()
 
     def _request(self, call: Call[T]) -> T:
-        is_lost = False
         while True:
             try:
                 return self._usable_link(call).exchange(call)
             except LinkFailedError:
                 continue
             except ShellError as error:
-                is_lost = self._reconnect is not None and was_cut(error)
-                if not (is_lost and is_repeatable(call)):
+                if self._reconnect is None or not (was_cut(error) and is_repeatable(call)):
                     raise
             except BaseException:
-                if is_lost and begins_something(call):
-                    # The caller was interrupted. The next connection ends what the call has begun.
-                    self._send_later(call)
+                self._give_up(call)
                 raise
+
+    def _give_up(self, call: Call[Any]) -> None:
+        """Kill the command of an interrupted call, even if the cancellation is lost."""
+        again = calls.find_again(call)
+        # The command of a call in the background goes on without its call.
+        if self._reconnect is None or again is None or call.params.get("run_in_background"):
+            return
+        self._send_later(again)
 
     def _usable_link(self, call: Call[Any]) -> Link:
         """Return the link. If the link has failed, attach again. Raises `ShellError`."""

@@ -168,6 +168,12 @@ def shell_not_found(bash_id: str, *, expired: bool) -> RpcError:
     return RpcError(ErrorKind.SHELL_NOT_FOUND, f"Shell not found: {shown}", data)
 
 
+def key_not_found() -> RpcError:
+    data = {"bash_id": "", "expired": False}
+    message = "Shell not found: no command has this idempotency_key"
+    return RpcError(ErrorKind.SHELL_NOT_FOUND, message, data)
+
+
 def session_not_found(session: str) -> RpcError:
     shown = session if len(session) <= 100 else session[:100] + "..."
     return RpcError(ErrorKind.SESSION_NOT_FOUND, f"Session not found: {shown}", {"session": shown})

@@ -204,6 +204,13 @@ class BashParams(Params):
         ]
         | None
     ) = None
+    must_exist: Annotated[
+        bool,
+        Meta(
+            description="Start nothing. If no request with this idempotency_key has started the "
+            "command, the error is shell_not_found."
+        ),
+    ] = False
     target: Target | None = None
     sandbox: Sandbox | None = None
     on_disconnect: Annotated[

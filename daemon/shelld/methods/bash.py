@@ -32,7 +32,7 @@ from shelld.shells.shell import Shell
 from shelld.shells.starting import raise_failure, wait_for_start
 from shelld.terminals.typed import NOTHING_TYPED, TypedLine
 from shelld.waits.watch import watch
-from shelld_protocol.errors import ErrorKind, RpcError
+from shelld_protocol.errors import ErrorKind, RpcError, invalid_params
 from shelld_protocol.shell_methods import (
     BackgroundResult,
     BashParams,
@@ -56,6 +56,8 @@ async def bash(
     make_answer = partial(result_of, context, params)
     start = partial(run_for_answer, context, params, make_answer)
     if params.idempotency_key is None:
+        if params.must_exist:
+            raise invalid_params("Give idempotency_key with must_exist", "must_exist")
         return await start()
     return await start_once(
         context.daemon.keys,
@@ -64,6 +66,7 @@ async def bash(
         params.command,
         start=start,
         again=partial(_answer_again, context, params),
+        must_exist=params.must_exist,
     )
 
 
@@ -150,11 +153,12 @@ async def _answer_again(
     """
     context.ends_with_client = params.on_disconnect == "kill" and not params.run_in_background
     context.runs(shell)
-    has_limits = shell.is_in_foreground
+    has_limits, waits = shell.is_in_foreground, not params.run_in_background
     with notifying(context, params) as begin_events, context.daemon.manager.reading(shell):
         begin_events(shell)
+        shell.repeats += waits
         try:
-            if params.run_in_background:
+            if not waits:
                 await wait_for_start(shell)
             elif has_limits:
                 await shell.wait_until(partial(is_answerable, shell))
@@ -167,9 +171,11 @@ async def _answer_again(
         except anyio.get_cancelled_exc_class():
             if context.leaves_command:
                 shell.release()
-            elif not (params.run_in_background or shell.is_in_foreground):
+            elif waits and not shell.is_in_foreground and shell.repeats == 1:
                 await _kill(context, shell)
             raise
+        finally:
+            shell.repeats -= waits
     if isinstance(answer, BackgroundResult):
         answer.status = shell.status.value
     return answer

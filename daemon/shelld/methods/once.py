@@ -23,7 +23,7 @@ from msgspec import Struct, field
 
 from shelld.shells.manager import Manager
 from shelld.shells.shell import Shell
-from shelld_protocol.errors import RpcError, invalid_params, shell_not_found
+from shelld_protocol.errors import RpcError, invalid_params, key_not_found, shell_not_found
 
 T = TypeVar("T")
 
@@ -135,8 +135,11 @@ async def start_once(
     *,
     start: Callable[[], Awaitable[T]],
     again: Callable[[Shell], Awaitable[T]],
+    must_exist: bool,
 ) -> T:
     """Return the result of `start`, or of `again` if the key has started a command already.
+
+    With `must_exist`, never calls `start`, but raises shell_not_found instead.
 
     Raises `RpcError` (invalid_params, shell_not_found), and the errors of `start` and `again`.
     """
@@ -150,6 +153,8 @@ async def start_once(
         if shell is None:
             raise shell_not_found(found.shell_id, expired=True)
         return await again(shell)
+    if must_exist:
+        raise key_not_found()
     with keys.starting(key, command, request):
         return await start()
 

@@ -111,6 +111,8 @@ class Shell:
     idle_timeout_ms: int | None = field(default=None, init=False)
     # Whether the command started as a foreground command.
     in_foreground: bool = field(default=False, init=False)
+    # How many repeated calls wait for the end of the command.
+    repeats: int = field(default=0, init=False)
     # The time from SIGTERM to SIGKILL.
     grace_ms: int = field(default=Options().grace, init=False)
     pid: int | None = field(default=None, init=False)

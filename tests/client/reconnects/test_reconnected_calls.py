@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
+import threading
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -21,8 +24,18 @@ from lost_connections import (
     generation_of,
     has_lost_connection,
     lose_connection,
+    occupied,
 )
-from shelld_client import AsyncClient, BashResult, Client, DaemonExited, ShellError, TargetLost
+from shelld_client import (
+    AsyncClient,
+    BashResult,
+    Client,
+    DaemonExited,
+    ProtocolError,
+    ShellError,
+    TargetLost,
+)
+from shelld_client.link import Link
 from support import Gate, is_alive, wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(method="thread")]
@@ -309,16 +322,14 @@ def start_with_key(
             return await shell.start(command, idempotency_key="1").__aenter__()
         if way == "stream":
             return await anext(shell.stream(command, idempotency_key="1"))
-        background = way == "background"
-        return await shell.bash(command, idempotency_key="1", run_in_background=background)
+        return await shell.bash(command, idempotency_key="1")
 
     return start
 
 
 @pytest.mark.parametrize("kind", ["asyncio", "trio"])
 @pytest.mark.parametrize(
-    ("way", "runs"),
-    [*((way, False) for way in ("bash", "background", "job", "stream")), ("bash", True)],
+    ("way", "runs"), [("bash", False), ("job", False), ("stream", False), ("bash", True)]
 )
 async def test_call_with_a_key_that_is_cancelled_while_it_is_repeated_leaves_no_command(
     attached: Attached, way: str, runs: bool
@@ -327,6 +338,97 @@ async def test_call_with_a_key_that_is_cancelled_while_it_is_repeated_leaves_no_
         call = start_with_key(shell, way, "sleep 300")
         await cancel_lost_call(shell, call, runs=runs)
         await has_no_running_shell(shell)
+
+
+@pytest.mark.parametrize("kind", ["asyncio", "trio"])
+async def test_cancelled_call_that_was_never_sent_starts_nothing(
+    attached: Attached, user: Lasting
+) -> None:
+    async with attached() as shell:
+        with occupied(user, shell):
+            await has_lost_connection(shell)
+            async with anyio.create_task_group() as tasks:
+                before = shell.pid
+                tasks.start_soon(start_with_key(shell, "bash", "sleep 300"))
+                while shell.pid == before:
+                    await anyio.sleep(0.01)
+                tasks.cancel_scope.cancel()
+        with anyio.fail_after(60):
+            while True:
+                with suppress(ShellError):
+                    assert not await shell.list_shells()
+                    break
+
+
+async def test_background_start_that_is_cancelled_while_it_is_repeated_goes_on(
+    user: Lasting,
+) -> None:
+    async with AsyncClient.attach("work", env=user.env, reconnect=True) as client:
+        shell = cast("Shell", client)
+        options: Any = {"idempotency_key": "1", "run_in_background": True}
+        await cancel_lost_call(shell, partial(client.bash, "sleep 300", **options))
+        found = await client.bash("sleep 300", **options, must_exist=True)
+        assert found.status == "running"
+
+
+async def test_call_with_a_key_that_is_cancelled_when_its_connection_is_lost_leaves_no_command(
+    user: Lasting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fail = vars(AsyncClient)["_fail"]
+
+    def cancel_first(client: AsyncClient, failure: ShellError) -> None:
+        wait_for(lambda: not is_attached(user))
+        task.cancel()
+        monkeypatch.undo()
+        fail(client, failure)
+
+    async with AsyncClient.attach("work", env=user.env, reconnect=True) as client:
+        shell = cast("Shell", client)
+        task = asyncio.create_task(client.bash("sleep 300", idempotency_key="1"))
+        while not [each for each in await shell.list_shells() if each.pid]:
+            await anyio.sleep(0.01)
+        monkeypatch.setattr(AsyncClient, "_fail", cancel_first)
+        lose_connection(shell)
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await has_no_running_shell(shell)
+
+
+def test_call_with_a_key_that_is_interrupted_when_its_connection_is_lost_leaves_no_command(
+    user: Lasting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class InterruptError(Exception):
+        pass
+
+    is_interrupted = threading.Event()
+
+    def interrupt(_number: int, _frame: object) -> None:
+        is_interrupted.set()
+        raise InterruptError
+
+    ended = vars(Link)["_ended"]
+
+    def interrupt_first(link: Link, error: ProtocolError | None) -> None:
+        if not is_interrupted.is_set():
+            wait_for(lambda: not is_attached(user))
+            os.kill(os.getpid(), signal.SIGUSR1)
+            is_interrupted.wait()
+        ended(link, error)
+
+    monkeypatch.setattr(Link, "_ended", interrupt_first)
+    before = signal.signal(signal.SIGUSR1, interrupt)
+    try:
+        with Client.attach("work", env=user.env, reconnect=True) as client:
+            with pytest.raises(InterruptError):
+                client.bash(f"kill -KILL {client.pid}; sleep 300", idempotency_key="1")
+            wait_for(lambda: not [each for each in client.list_shells() if each.is_running])
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+def is_attached(user: Lasting) -> bool:
+    [daemon] = user.list()
+    return daemon["client"] is not None
 
 
 async def has_no_running_shell(shell: Shell) -> None:
