@@ -209,3 +209,14 @@ async def test_other_requests_run_while_the_first_input_is_followed() -> None:
         await bash(context, BashParams("true", tty=True, stdin=content, dry_run=True))
         tasks.cancel_scope.cancel()
     assert turns >= len(content) / 16_384
+
+
+async def test_kill_at_a_prompt_answers_when_the_tree_is_dead() -> None:
+    async with Manager() as manager:
+        context = RequestContext(Daemon(Options(grace=200), manager))
+        # Bash ends before its child.
+        command = "(trap '' TERM HUP; exec sleep 300) & read -r answer"
+        params = BashParams(command, tty=True, on_prompt="kill", timeout=60_000)
+        result = await bash(context, params)
+        assert isinstance(result, BashResult)
+        assert (result.status, result.reason, result.leftover) == ("killed", "prompt", [])

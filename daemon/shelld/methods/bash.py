@@ -228,8 +228,10 @@ def is_answerable(shell: Shell) -> bool:
     if shell.has_ended:
         # After a kill by the daemon, answer only when it is known whether the command has died or
         # survives.
-        is_above_limit = shell.status is ShellStatus.KILLED and shell.reason in LIMIT_REASONS
-        is_our_kill = shell.status is ShellStatus.TIMEOUT or is_above_limit
+        has_our_reason = shell.reason in LIMIT_REASONS or shell.reason == "prompt"
+        is_our_kill = shell.status is ShellStatus.TIMEOUT or (
+            shell.status is ShellStatus.KILLED and has_our_reason
+        )
         return not is_our_kill or bool(shell.survivors)
     # If the command has moved to the background, answer only when it has started.
     return shell.released and shell.pid is not None
