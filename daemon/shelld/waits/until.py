@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 import anyio
 
@@ -15,6 +15,7 @@ from shelld.filters.filter import LineFilter
 from shelld.output.retention import StreamName
 from shelld.shells.manager import Manager
 from shelld.shells.shell import SeenPrompt, Shell
+from shelld.terminals.input import PipeInput
 from shelld.waits.listening import check_ports, wait_for_port
 from shelld.waits.matches import Search
 from shelld.waits.pauses import Pauses
@@ -22,6 +23,10 @@ from shelld.waits.prompts import takes_input, wait_for_prompt
 from shelld_protocol.errors import invalid_params, missing_parameter
 from shelld_protocol.shell_methods import BashOutputParams
 from shelld_protocol.structs import Listener, Matched, UntilName
+
+# The time between the moment at which a process that ends closes its input, and the moment at which
+# its end is known.
+_END_S: Final = 0.1
 
 
 class Reached(NamedTuple):
@@ -81,7 +86,12 @@ class Waiting:
             return Reached("quiet" if is_quiet else None)
         if (prompt := await wait_for_prompt(shell, give_up_at, Pauses(self._looks))) is not None:
             return Reached("prompt", prompt=SeenPrompt.now(prompt, shell))
-        return Reached(reason=None if takes_input(shell) else "no_input")
+        if takes_input(shell):
+            return Reached()
+        if isinstance(shell.input, PipeInput):
+            with anyio.CancelScope(deadline=min(give_up_at, anyio.current_time() + _END_S)):
+                await shell.wait_until(lambda: shell.has_ended)
+        return Reached(reason="no_input")
 
 
 @asynccontextmanager

@@ -1,0 +1,30 @@
+"""The end of a wait for a prompt, if the command ends."""
+
+from __future__ import annotations
+
+import pytest
+
+from shelld.methods.bash import bash
+from shelld.methods.bash_output import bash_output
+from shelld.methods.context import Daemon, RequestContext
+from shelld.process.options import Options
+from shelld.shells.manager import Manager
+from shelld.waits import until
+from shelld_protocol.shell_methods import BackgroundResult, BashOutputParams, BashParams
+from support import DEADLINE_S
+
+
+async def test_command_that_ends_just_after_it_closes_its_input_has_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(until, "_END_S", DEADLINE_S)
+    async with Manager() as manager:
+        context = RequestContext(Daemon(Options(), manager))
+        # Every process closes its input before its end. Here, the time between the two is longer.
+        command = "exec 0<&-; echo closed; sleep 0.3"
+        started = await bash(context, BashParams(command, open_stdin=True, run_in_background=True))
+        assert isinstance(started, BackgroundResult)
+        await bash_output(context, BashOutputParams(started.bash_id, wait=20_000))
+        params = BashOutputParams(started.bash_id, wait=20_000, until="prompt")
+        result = await bash_output(context, params)
+        assert (result.reached, result.reason, result.is_running) == ("exit", None, False)
