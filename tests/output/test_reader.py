@@ -316,6 +316,36 @@ async def test_other_tasks_run_between_the_steps_of_many_reads(
     assert "step step" not in " ".join(events)
 
 
+async def test_other_tasks_run_between_the_steps_of_many_reads_in_base64(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stream = stream_of(b"x" * STEP_BYTES)
+    events = list[str]()
+    encode = base64.b64encode
+
+    def step(data: bytes) -> bytes:
+        events.append("step")
+        return encode(data)
+
+    async def tick() -> None:
+        while True:
+            events.append("tick")
+            await anyio.lowlevel.checkpoint()
+
+    async def read() -> None:
+        await reader_of(stream, offset=0, in_base64=True).peek(final=True)
+
+    monkeypatch.setattr(base64, "b64encode", step)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(tick)
+        async with anyio.create_task_group() as readers:
+            for _ in range(10):
+                readers.start_soon(read)
+        tasks.cancel_scope.cancel()
+    assert events.count("step") >= 10
+    assert "step step" not in " ".join(events)
+
+
 @pytest.mark.parametrize("unit", [b"\x1b", b"\x1b\0", b"\xc2\x9b", b"\x1b]\n"], ids=repr)
 async def test_reading_dense_escapes_yields_more_often(unit: bytes) -> None:
     sequences = 20 * MAX_INTRODUCERS

@@ -101,21 +101,27 @@ async def read_in_base64(store: StreamStore, start: int, stop: int, room: int) -
     texts: list[str] = []
     position, dropped = start, 0
     while room > 0 and position < stop:
-        if position > start:
-            await checkpoint()
-        kept = store.read(position, min(room, stop - position, _BASE64_STEP_BYTES))
-        gap = min(kept.start, stop) - position
-        if gap and position > start:
+        convert = partial(_base64_step, store, position, stop, room)
+        is_small = position == start and min(room, stop - start) <= _SMALL_BYTES
+        piece = convert() if is_small else await do_alone(convert)
+        if piece.dropped and position > start:
             break
-        data = kept.data[: stop - kept.start] if kept.start < stop else b""
-        texts.append(base64.b64encode(data).decode())
-        dropped += gap
-        room -= len(data)
-        position += gap + len(data)
-        if len(data) % 3:
+        size = piece.end - position - piece.dropped
+        texts.append(piece.text)
+        dropped += piece.dropped
+        room -= size
+        position = piece.end
+        if size % 3:
             # Stop, because the next step would begin in the middle of a base64 group.
             break
     return Piece("".join(texts), position, dropped)
+
+
+def _base64_step(store: StreamStore, start: int, stop: int, room: int) -> Piece:
+    kept = store.read(start, min(room, stop - start, _BASE64_STEP_BYTES))
+    dropped = min(kept.start, stop) - start
+    data = kept.data[: stop - kept.start] if kept.start < stop else b""
+    return Piece(base64.b64encode(data).decode(), start + dropped + len(data), dropped)
 
 
 # -- new output -------------------------------------------------------------------------------
