@@ -174,6 +174,29 @@ def test_runner_changes_do_not_reach_later_commands(
             assert (after["stdout"], after["stderr"]) == (before["stdout"], "")
 
 
+SPOILT_FAMILY = """
+keeper=$(cut -d' ' -f4 /proc/$PPID/stat)
+for pid in $PPID $keeper; do {change} $pid; done > /dev/null
+"""
+
+
+@pytest.mark.parametrize(
+    "change", ["renice -n 15 -p", "prlimit --as=1000000 --pid", "prlimit --nofile=64 --pid"]
+)
+def test_keeper_changes_do_not_reach_later_commands_without_subreapers(change: str) -> None:
+    options = ("--spare-shells", "0", "--containment", "process-group")
+    with raw_daemon(*options) as daemon:
+        running = daemon.background("sleep 300; echo never")
+        before = daemon.bash("ulimit -a; nice")["stdout"]
+        daemon.bash(SPOILT_FAMILY.format(change=change))
+        asked = [daemon.request("bash", {"command": "ulimit -a; nice"}) for _ in range(4)]
+        assert [daemon.answer(each)["result"]["stdout"] for each in asked] == [before] * 4
+        # The runner of the old keeper continues.
+        killed = daemon.call("kill_shell", {"shell_id": running})
+        assert (killed["status"], killed["survivors"]) == ("killed", [])
+        assert daemon.bash("ulimit -a; nice")["stdout"] == before
+
+
 def test_a_retiring_runner_is_not_lost() -> None:
     with raw_daemon() as daemon:
         command = "renice -n 3 -p $PPID > /dev/null; sleep 300 & echo on"

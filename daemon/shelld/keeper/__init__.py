@@ -105,7 +105,9 @@ keeper      Catches every error within one turn of its loop, and checks all its 
             times in a row; it cannot list the processes that it must kill, but the daemon can; or a
             command has changed the keeper's limits or priority, and the daemon can adopt the
             runners. Then the daemon adopts the runners, kills the other processes, and starts
-            another keeper. No command is lost.
+            another keeper. No command is lost. If the daemon cannot adopt the runners, a keeper
+            with changed limits or priority closes its channel, and ends after its last runner. The
+            daemon starts another keeper for the next commands.
 `pool`      Only `prepare` and `acquire` raise OSError. The error concerns only the command
             that needs the runner.
 """

@@ -11,7 +11,9 @@ processes a runner left. So it closes the socket, and the daemon kills these pro
 
 A failure of one message or one runner does not end the keeper. The keeper ends with an error if it
 fails again and again, if it cannot list the processes that it must kill, or if a command has
-changed the limits or the priority of the keeper. The daemon then starts another keeper.
+changed the limits or the priority of the keeper. The daemon then starts another keeper. If the
+daemon cannot adopt the runners, a keeper with changed limits or priority forks no more runners, and
+ends after its last runner.
 """
 
 from __future__ import annotations
@@ -213,11 +215,7 @@ class Keeper:
             # error it is unknown how much of the channel was read. After an error, the daemon
             # starts another keeper.
             if messages is None:
-                self._poll.unregister(self._channel.fileno())
-                self._channel.close()
-                self._daemon_alive = False
-                if self._subreaper:
-                    self._give_up_at = time.monotonic() + _GIVE_UP_INTERVAL_S
+                self._stop_listening()
         for message, descriptors in messages or ():
             if message[0] == SPAWN_RUNNER and descriptors:
                 self._fork_runner(descriptors.pop())
@@ -225,10 +223,19 @@ class Keeper:
                 # The kernel has dropped the runner's socket, because this process had no descriptor
                 # left. The daemon sees end of file on its end of the socket, and asks for another
                 # runner.
-                self._limits.restore()
-                self._check_inheritance()
+                self._can_fork()
             elif message[0] == STOP_RUNNER and message[1] in self._runners:
                 self._give_up(message[1])
+
+    def _stop_listening(self) -> None:
+        """Take no more messages from the daemon. The runners of this keeper continue."""
+        if not self._daemon_alive:
+            return
+        self._poll.unregister(self._channel.fileno())
+        self._channel.close()
+        self._daemon_alive = False
+        if self._subreaper:
+            self._give_up_at = time.monotonic() + _GIVE_UP_INTERVAL_S
 
     def _give_up(self, pid: int) -> None:
         """SIGKILL a runner. If this process is a subreaper, also kill all processes below the
@@ -253,8 +260,10 @@ class Keeper:
         return pid in self._runners and not self._runners[pid].is_given_up
 
     def _fork_runner(self, descriptor: int) -> None:
-        self._limits.restore()
-        self._check_inheritance()
+        if not self._can_fork():
+            # The daemon sees end of file, and asks another keeper.
+            os.close(descriptor)
+            return
         cgroup = None
         try:
             if self._cgroup_parent is not None:
@@ -274,10 +283,19 @@ class Keeper:
         self._runners[pid] = forked
         self._childless = False
 
-    def _check_inheritance(self) -> None:
-        """End this keeper if a command has changed its limits or priority. Runners inherit both."""
-        if self._options.has_heir and inherited() != self._inherited:
+    def _can_fork(self) -> bool:
+        """Return whether a new runner would inherit the right limits and priority.
+
+        If a command has changed those of this keeper, the daemon must start another keeper. Without
+        an heir, this keeper continues until its last runner has ended.
+        """
+        self._limits.restore()
+        if inherited() == self._inherited:
+            return True
+        if self._options.has_heir:
             raise KeeperError
+        self._stop_listening()
+        return False
 
     def _become_runner(self, descriptor: int, cgroup: Cgroup | None, keeper_pid: int) -> NoReturn:
         status = 1
