@@ -56,6 +56,19 @@ def test_guard_knows_session_variables(daemon: RawDaemon) -> None:
     assert daemon.fail("bash", {"command": "dd of=sdzz9"})["code"] == 1002
 
 
+def test_guard_knows_functions_that_a_bash_inherits(daemon: RawDaemon) -> None:
+    write = "{ dd of=$1; }"
+    daemon.bash(f"f() {write}; export -f f; g() {write}; h() {{ f $1; }}; export -f h")
+    inherited = [f"bash -c 'f {NO_DISK}'", f"bash -c 'h {NO_DISK}'", f"(bash -c 'f {NO_DISK}')"]
+    for command in (*inherited, f"echo {NO_DISK} | xargs bash -c 'f \"$@\"' _"):
+        assert daemon.fail("bash", {"command": command, "dry_run": True})["code"] == 1002, command
+    # The session does not export this function.
+    assert daemon.bash(f"bash -c 'g {NO_DISK}'", dry_run=True)["verdict"] == "allow"
+    env = {"BASH_FUNC_e%%": f"() {write}"}
+    params = {"command": f"bash -c 'e {NO_DISK}'", "env": env, "session": None, "dry_run": True}
+    assert daemon.fail("bash", params)["code"] == 1002
+
+
 def test_guard_uses_environment_and_directory_of_call(daemon: RawDaemon) -> None:
     params = {"command": "dd of=$D", "env": {"D": NO_DISK}}
     assert daemon.fail("bash", params)["code"] == 1002

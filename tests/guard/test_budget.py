@@ -43,7 +43,7 @@ MAX_PROCESSOR_SECONDS = 0.1
 def context(script: bytes = b"", cwd: str = "/work") -> Any:
     """Return a request context with the parts that the guard reads."""
     state = SimpleNamespace(
-        names=frozenset[bytes](), functions={}, meanings=script, cwd=cwd.encode()
+        names=frozenset[bytes](), functions={}, private=(), meanings=script, cwd=cwd.encode()
     )
     environment = {name.encode(): value.encode() for name, value in ENV.items()}
 

@@ -37,7 +37,8 @@ class StartState(Struct, frozen=True):
     `env` is the environment of the shell. `script` sets the rest of the shell's state: other
     variables, functions, aliases, and the directory stack. `stdin` is the input of the command, or
     None if unknown. `home` is the home directory of the user, or None if unknown. The guard uses
-    `home` only if `env` has no HOME.
+    `home` only if `env` has no HOME. `functions` has the names of the functions in `script` that
+    the environment of the shell exports.
     """
 
     cwd: str
@@ -45,3 +46,4 @@ class StartState(Struct, frozen=True):
     script: str = ""
     stdin: str | None = ""
     home: str | None = None
+    functions: tuple[str, ...] = ()

@@ -10,6 +10,7 @@ from shelld.guard import StartState, parse
 from shelld.guard.budget import Blocked, Budget, Exhausted
 from shelld.guard.evaluation import Evaluation
 from shelld.guard.markers import UNKNOWN, cleaned
+from shelld.guard.names import function_entry
 from shelld.guard.paths import normalized
 from shelld.guard.policy import DEFAULT_POLICY, Policy
 from shelld.guard.verdict import MAX_SEGMENT, Verdict
@@ -76,7 +77,8 @@ def _judge(command: str, start: StartState, budget: Budget) -> Verdict:
         variables.pop("_", None)
         shell.variables = variables
         # Bash exports OLDPWD when `cd` sets it.
-        shell.exported = frozenset((*start.env, "OLDPWD"))
+        exported = (*start.env, "OLDPWD", *map(function_entry, start.functions))
+        shell.exported = shell.exported.union(exported)
         shell.cwd = normalized(cleaned(start.cwd), "/")
         shell.home = start.env.get("HOME", start.home)
         stdin = UNKNOWN if start.stdin is None else cleaned(start.stdin)

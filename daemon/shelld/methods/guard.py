@@ -114,7 +114,7 @@ def _start_state(session: Session, params: BashParams | ExplainCommandParams) ->
     # Import this here for the same reason as in `verdict_on`.
     from shelld.guard.parse import is_function  # noqa: PLC0415
 
-    functions: list[str] = []
+    functions: dict[str, str] = {}
     environment: dict[str, str] = {}
     known = session.state.functions
     for key, content in session.environment(params.env).items():
@@ -126,13 +126,16 @@ def _start_state(session: Session, params: BashParams | ExplainCommandParams) ->
         name = function.decode("utf-8", "replace")
         # Bash itself has reported the functions in `known`, so these functions need no check.
         if known.get(key) == content or is_function(name, value, MAX_PARSING_S):
-            functions.append(f"{name} {value}\n")
+            functions[name] = f"{name} {value}\n"
     # Bash imports these functions before it runs the script.
-    script = state_of_call(session.state, params.env).meanings.decode("utf-8", "replace")
+    state = state_of_call(session.state, params.env)
+    private = {name.decode("utf-8", "replace") for name in state.private}
+    exported = tuple(functions.keys() - private)
+    script = "".join(functions.values()) + state.meanings.decode("utf-8", "replace")
     stdin = params.stdin or "" if isinstance(params, BashParams) else ""
     cwd = os.path.join(session.cwd, params.cwd or "")
     home = home_without_variable(environment)
-    return StartState(cwd, environment, "".join(functions) + script, stdin, home)
+    return StartState(cwd, environment, script, stdin, home, exported)
 
 
 async def explain_command(
