@@ -69,6 +69,16 @@ def test_guard_knows_functions_that_a_bash_inherits(daemon: RawDaemon) -> None:
     assert daemon.fail("bash", params)["code"] == 1002
 
 
+def test_guard_knows_the_state_of_a_large_session(daemon: RawDaemon) -> None:
+    variable = r"BIG=$(head -c 70000 /dev/zero | tr '\0' x)"
+    functions = r'for i in {1..1000}; do eval "f$i() { :; }"; done'
+    daemon.bash(f"{variable}; {functions}; other={NO_DISK}; g() {{ dd of=$1; }}", session="large")
+    for command in ("dd of=$other", f"g {NO_DISK}"):
+        params = {"command": command, "session": "large", "dry_run": True}
+        assert daemon.fail("bash", params)["code"] == 1002, command
+    assert daemon.bash("f1", session="large", dry_run=True)["verdict"] == "allow"
+
+
 def test_guard_uses_environment_and_directory_of_call(daemon: RawDaemon) -> None:
     params = {"command": "dd of=$D", "env": {"D": NO_DISK}}
     assert daemon.fail("bash", params)["code"] == 1002

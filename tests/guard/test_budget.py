@@ -43,7 +43,12 @@ MAX_PROCESSOR_SECONDS = 0.1
 def context(script: bytes = b"", cwd: str = "/work") -> Any:
     """Return a request context with the parts that the guard reads."""
     state = SimpleNamespace(
-        names=frozenset[bytes](), functions={}, private=(), meanings=script, cwd=cwd.encode()
+        names=frozenset[bytes](),
+        functions={},
+        private=(),
+        declarations={},
+        other_meanings=script,
+        cwd=cwd.encode(),
     )
     environment = {name.encode(): value.encode() for name, value in ENV.items()}
 
@@ -115,18 +120,34 @@ def test_ordinary_commands_are_judged_at_once(judging_threads: list[int]) -> Non
 
 def test_long_session_script_is_followed_once(judging_threads: list[int]) -> None:
     script = "".join(f"declare -- v{number}=value\n" for number in range(400))
-    assert not is_prepared(script)
+    assert not is_prepared(StartState("/", ENV, script))
     for _ in range(2):
         assert verdict_of('echo "$v1"', script=script.encode()).verdict == "allow"
-    assert is_prepared(script)
+    assert is_prepared(StartState("/", ENV, script))
     assert len(judging_threads) == 1
 
 
 def test_scripts_of_many_sessions_are_not_all_kept() -> None:
     for number in range(100):
         judge("ls", StartState("/", ENV, f"x={number}"))
-    assert is_prepared("x=99")
-    assert not is_prepared("x=0")
+    assert is_prepared(StartState("/", ENV, "x=99"))
+    assert not is_prepared(StartState("/", ENV, "x=0"))
+
+
+def test_all_parts_of_a_large_state_are_followed() -> None:
+    long = f"LONG={'x' * 100_000}\n"
+    functions = (f"f{number}() {{ echo {'y' * 100}; }}\n" for number in range(3_000))
+    parts = ("T=/\n", long, "g() { rm -rf $T; }\n", *functions, "U=/\n")
+    for command in ("rm -rf $T", "rm -rf $U", "g", "h"):
+        start = StartState("/work", ENV, "h() { g; }\n", parts=parts)
+        assert judge(command, start).verdict == "block"
+    assert judge("rm -rf $V", start).verdict != "block"
+
+
+def test_state_beyond_the_limit_is_left_out() -> None:
+    parts = (*("x=" + "y" * 10_000 + "\n" for _ in range(200)), "rm() { :; }\n")
+    start = StartState("/work", ENV, "T=/\n", parts=parts)
+    assert judge("rm -rf $T", start).verdict == "block"
 
 
 def test_name_in_dev_is_judged_as_a_disk() -> None:

@@ -30,6 +30,9 @@ DANGEROUS_PATTERNS: Final = (
     "chown -R * /",
 )
 
+# The guard follows the state of a large session in chunks of this size.
+CHUNK_CHARACTERS: Final = 32 * 1024
+
 
 class StartState(Struct, frozen=True):
     """The state of the shell that would run a command.
@@ -37,8 +40,9 @@ class StartState(Struct, frozen=True):
     `env` is the environment of the shell. `script` sets the rest of the shell's state: other
     variables, functions, aliases, and the directory stack. `stdin` is the input of the command, or
     None if unknown. `home` is the home directory of the user, or None if unknown. The guard uses
-    `home` only if `env` has no HOME. `functions` has the names of the functions in `script` that
-    the environment of the shell exports.
+    `home` only if `env` has no HOME. `functions` has the names of the functions in the scripts that
+    the environment of the shell exports. `parts` are scripts that run before `script`. A state
+    that is larger than `CHUNK_CHARACTERS` must have parts, or the guard cannot follow all of it.
     """
 
     cwd: str
@@ -47,3 +51,4 @@ class StartState(Struct, frozen=True):
     stdin: str | None = ""
     home: str | None = None
     functions: tuple[str, ...] = ()
+    parts: tuple[str, ...] = ()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable, Iterator
 from typing import Final
 
-from shelld.guard import StartState, parse
+from shelld.guard import CHUNK_CHARACTERS, StartState, parse
 from shelld.guard.budget import Blocked, Budget, Exhausted
 from shelld.guard.evaluation import Evaluation
 from shelld.guard.markers import UNKNOWN, cleaned
@@ -21,6 +22,8 @@ MAX_CHARACTERS_AT_ONCE: Final = 4 * 1024
 MAX_STEPS_AT_ONCE: Final = 400
 # The guard caches at most this many shells, one for each session script.
 _MAX_SHELLS: Final = 32
+# The maximum number of chunks that the guard follows. A chunk takes up to a tenth of a second.
+_MAX_CHUNKS: Final = 32
 
 # Bash sets these variables when it starts, even if the environment has other values.
 _INITIAL: Final = {"IFS": " \t\n"}
@@ -53,9 +56,8 @@ def judge_at_once(
 
     If the result is None, call `judge`.
     """
-    script = start.script
-    known = len(script) if script and not is_prepared(script) else 0
-    if len(command) + len(start.stdin or "") + known > MAX_CHARACTERS_AT_ONCE:
+    unprepared = 0 if is_prepared(start) else len(start.script) + sum(map(len, start.parts))
+    if len(command) + len(start.stdin or "") + unprepared > MAX_CHARACTERS_AT_ONCE:
         return None
     budget = Budget(policy=policy, traces=traces, steps=MAX_STEPS_AT_ONCE, gives_up=True)
     try:
@@ -68,7 +70,7 @@ def _judge(command: str, start: StartState, budget: Budget) -> Verdict:
     if budget.policy.allows(command):
         return Verdict("allow", reason="a rule of the operator allows it")
     try:
-        shell = _prepared(start.script).copy(budget)
+        shell = _prepared(start.parts, start.script).copy(budget)
         variables = {**start.env, **_INITIAL}
         # Bash sets PWD to its working directory, even if its environment has another PWD.
         variables.pop("PWD", None)
@@ -111,23 +113,48 @@ def _allowing(command: str) -> str:
     return f"allow = [{json.dumps(pattern, ensure_ascii=False)}]"
 
 
-def is_prepared(script: str) -> bool:
-    return script in _shells
+def is_prepared(start: StartState) -> bool:
+    """Return whether the guard has followed the scripts of this state already."""
+    return not (start.parts or start.script) or (start.parts, start.script) in _shells
 
 
-def _prepared(script: str) -> Evaluation:
-    """Return the shell that a session's script sets up. The result is cached."""
-    shell = _shells.get(script)
+def _prepared(parts: tuple[str, ...], script: str) -> Evaluation:
+    """Return the shell that the scripts of a session set up. The result is cached."""
+    shell = _shells.get((parts, script))
     if shell is None:
-        budget = Budget(policy=DEFAULT_POLICY, traces=False, reports=False)
-        shell = Evaluation(budget, {}, "/", None)
-        if script:
-            shell.run_script(cleaned(script), "")
+        shell = Evaluation(_preparing_budget(), {}, "/", None)
+        for text in (*_chunks(parts), script):
+            if text:
+                shell = shell.copy(_preparing_budget())
+                shell.run_script(cleaned(text), "")
         if len(_shells) >= _MAX_SHELLS:
             # Another thread may already have removed this entry.
             _shells.pop(next(iter(_shells)), None)
-        _shells[script] = shell
+        _shells[parts, script] = shell
     return shell
 
 
-_shells: dict[str, Evaluation] = {}
+def _preparing_budget() -> Budget:
+    return Budget(policy=DEFAULT_POLICY, traces=False, reports=False)
+
+
+def _chunks(parts: Iterable[str]) -> Iterator[str]:
+    """Join scripts to longer ones, each of which one budget is enough for.
+
+    Leave out the parts after `_MAX_CHUNKS` chunks.
+    """
+    chunk: list[str] = []
+    size = count = 0
+    for part in parts:
+        if chunk and size + len(part) > CHUNK_CHARACTERS:
+            yield "".join(chunk)
+            count += 1
+            chunk, size = [], 0
+        if count == _MAX_CHUNKS:
+            return
+        chunk.append(part)
+        size += len(part)
+    yield "".join(chunk)
+
+
+_shells: dict[tuple[tuple[str, ...], str], Evaluation] = {}

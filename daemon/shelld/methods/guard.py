@@ -10,7 +10,7 @@ import anyio
 import msgspec
 
 from shelld.eventloop.threads import run_in_thread
-from shelld.guard import StartState
+from shelld.guard import CHUNK_CHARACTERS, StartState
 from shelld.guard.quick import is_plainly_harmless
 from shelld.guard.verdict import MAX_SEGMENT, Verdict
 from shelld.methods.context import RequestContext
@@ -131,11 +131,16 @@ def _start_state(session: Session, params: BashParams | ExplainCommandParams) ->
     state = state_of_call(session.state, params.env)
     private = {name.decode("utf-8", "replace") for name in state.private}
     exported = tuple(functions.keys() - private)
-    script = "".join(functions.values()) + state.meanings.decode("utf-8", "replace")
+    variables = (each.decode("utf-8", "replace") for each in state.declarations.values())
+    parts = (*functions.values(), *variables)
+    script = state.other_meanings.decode("utf-8", "replace")
+    if sum(map(len, parts)) + len(script) <= CHUNK_CHARACTERS:
+        # This is usual, and faster.
+        parts, script = (), "".join(parts) + script
     stdin = params.stdin or "" if isinstance(params, BashParams) else ""
     cwd = os.path.join(session.cwd, params.cwd or "")
     home = home_without_variable(environment)
-    return StartState(cwd, environment, script, stdin, home, exported)
+    return StartState(cwd, environment, script, stdin, home, exported, parts)
 
 
 async def explain_command(

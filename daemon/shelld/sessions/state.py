@@ -86,9 +86,11 @@ class ShellState(Struct, frozen=True):
         return self.variables + self.definitions + self.switches + self.pushed + self.aliases
 
     @property
-    def meanings(self) -> bytes:
-        """The part of the script that gives words a meaning: all except options and the umask."""
-        return self.variables + self.definitions + self.pushed + self.aliases
+    def other_meanings(self) -> bytes:
+        """The part of the script that gives words a meaning, except variables. It does not have
+        options and the umask.
+        """
+        return self.definitions + self.pushed + self.aliases
 
     @property
     def size(self) -> int:
