@@ -131,12 +131,13 @@ def _start_state(session: Session, params: BashParams | ExplainCommandParams) ->
     state = state_of_call(session.state, params.env)
     private = {name.decode("utf-8", "replace") for name in state.private}
     exported = tuple(functions.keys() - private)
-    variables = (each.decode("utf-8", "replace") for each in state.declarations.values())
-    parts = (*functions.values(), *variables)
-    script = state.other_meanings.decode("utf-8", "replace")
-    if sum(map(len, parts)) + len(script) <= CHUNK_CHARACTERS:
-        # This is usual, and faster.
-        parts, script = (), "".join(parts) + script
+    meanings = [*state.declarations.values(), state.other_meanings]
+    if sum(map(len, functions.values())) + sum(map(len, meanings)) <= CHUNK_CHARACTERS:
+        parts: tuple[str, ...] = ()
+        script = "".join(functions.values()) + b"".join(meanings).decode("utf-8", "replace")
+    else:
+        *variables, script = (each.decode("utf-8", "replace") for each in meanings)
+        parts = (*functions.values(), *variables)
     stdin = params.stdin or "" if isinstance(params, BashParams) else ""
     cwd = os.path.join(session.cwd, params.cwd or "")
     home = home_without_variable(environment)
