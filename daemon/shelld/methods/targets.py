@@ -44,8 +44,8 @@ from shelld_protocol.target_methods import (
 if TYPE_CHECKING:
     from shelld.targets.link import Link
 
-# The methods that begin to use their `session`. From then on, the session belongs to this daemon or
-# to one target.
+# The methods that begin to use their `session`, unless the request starts nothing. From then on,
+# the session belongs to this daemon or to one target.
 _USING: Final = frozenset({"bash", "configure_session"})
 
 _MAX_DIGITS: Final = 64
@@ -190,9 +190,8 @@ async def _pass_on(context: RequestContext, method: str, target: Target, members
     """
     daemon = context.daemon
     session = text_of(members.get("session", as_raw(DEFAULT_SESSION)))
-    is_placed = (
-        method in _USING and session is not None and daemon.targets.place(session, target.name)
-    )
+    is_used = method in _USING and not _starts_nothing(members)
+    is_placed = is_used and session is not None and daemon.targets.place(session, target.name)
     try:
         pool, attend = daemon.manager.runtime.pool, daemon.manager.attend
         link = target.connected(pool, attend)
@@ -281,6 +280,10 @@ def _begun_by(error: PassedOnError, target: str) -> bytes:
 def _ends_with_client(members: Members) -> bool:
     is_in_background = bytes(members.get("run_in_background", b"")) == b"true"
     return text_of(members.get("on_disconnect")) == "kill" and not is_in_background
+
+
+def _starts_nothing(members: Members) -> bool:
+    return b"true" in {bytes(members.get(name, b"")) for name in ("must_exist", "dry_run")}
 
 
 def _started_nothing(error: Exception) -> bool:
