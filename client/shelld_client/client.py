@@ -205,17 +205,21 @@ class AsyncClient(SpawnedClient, AsyncMethods):
         if not (self._can_go_on(self._failure) or self._replacing.locked()):
             return
         self._check_taker()
+        reconnect = self._reconnect
+        before = reconnect and reconnect.failure
         async with self._replacing:
             cause = self._failure
             if not self._can_go_on(cause) or self._left is not None:
                 # Another task has already replaced the daemon, or has left the client.
                 return
             assert isinstance(cause, DaemonExited)
+            if reconnect is not None and reconnect.failure not in (None, before):
+                raise copy.copy(reconnect.failure)
             with anyio.CancelScope() as self._replacement:
-                if self._reconnect is None:
+                if reconnect is None:
                     await self._replace(cause)
                 else:
-                    await self._attach_again(self._reconnect, cause)
+                    await self._attach_again(reconnect, cause)
                     self._send_unsent()
                 return
         raise DaemonExited("the client is closed")
@@ -247,6 +251,7 @@ class AsyncClient(SpawnedClient, AsyncMethods):
                         lasting = failure
                         break
                     await anyio.sleep(pause)
+            reconnect.failure = copy.copy(failure)
             raise failure
         except BaseException:
             self._failure = lasting

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from shelld_client.calls import Call
-from shelld_client.errors import DaemonExited, NoAnswer, SpawnFailed, TargetLost
+from shelld_client.errors import DaemonExited, NoAnswer, ShellError, SpawnFailed, TargetLost
 from shelld_client.ownership import Ownership
 
 # How long to try to attach again, and the first and the longest pause between two attempts. The
@@ -48,6 +48,9 @@ class Reconnect:
         self.command = list(command)
         # The pid of the daemon; None before the first connection.
         self.pid: int | None = None
+        # Why the last attempt to attach has failed. Calls that have waited for this attempt fail,
+        # too. Otherwise each of them would try for as long again, one after the other.
+        self.failure: ShellError | None = None
         # Calls to send again, because their connection was lost before the answer. Nobody needs
         # their answers.
         self.unsent: collections.deque[Call[Any]] = collections.deque()

@@ -207,6 +207,7 @@ class Client(SpawnedClient, Methods):
 
     def _attach_again(self, reconnect: Reconnect, cause: ShellError) -> None:
         """Replace the link that has failed, unless another thread has done so."""
+        before = reconnect.failure
         with self._attaching:
             if self._is_attaching:
                 # A finaliser or signal handler has interrupted the attempt in this thread, and must
@@ -215,11 +216,16 @@ class Client(SpawnedClient, Methods):
             assert self._link is not None
             if self._link.failure is None or self._failure is not None:
                 return
+            if reconnect.failure not in (None, before):
+                raise copy.copy(reconnect.failure)
             self._is_attaching = True
             try:
                 self._link.pump.close(patiently=False)
                 self._command, self._cwd = reconnect.command, None
                 self._link = self._attached_link(cause)
+            except ShellError as error:
+                reconnect.failure = copy.copy(error)
+                raise
             finally:
                 self._is_attaching = False
         self._send_unsent()

@@ -224,6 +224,27 @@ async def test_error_of_attaching_in_vain_is_that_of_the_last_whole_attempt(
         assert raised.value.exit_code == 2
 
 
+@pytest.mark.usefixtures("hurry")
+async def test_calls_that_wait_for_a_failed_attempt_to_attach_make_no_attempts_of_their_own(
+    attached: Attached, tmp_path: Path
+) -> None:
+    attempts, calls = tmp_path / "attempts", 8
+
+    async def call(shell: Shell) -> None:
+        with pytest.raises(ShellError):
+            await shell.ping()
+
+    async with attached() as shell:
+        go_through(shell, f"echo >> {attempts}; exec sleep 300")
+        lose_connection(shell)
+        await has_lost_connection(shell)
+        async with anyio.create_task_group() as tasks:
+            for _ in range(calls):
+                tasks.start_soon(call, shell)
+        # A call that comes after a failed attempt makes an attempt of its own.
+        assert 1 <= len(attempts.read_text().splitlines()) < calls
+
+
 async def test_client_can_be_left_while_it_attaches_again(
     attached: Attached, tmp_path: Path
 ) -> None:
