@@ -16,7 +16,7 @@ from shelld_client import calls
 from shelld_client.async_mailbox import AsyncMailbox
 from shelld_client.calls import Call
 from shelld_client.connection import Connection
-from shelld_client.errors import ProtocolError, ShellError, TargetLost
+from shelld_client.errors import ProtocolError, RequestCancelled, ShellError, TargetLost
 from shelld_client.mailbox import End, Item
 from shelld_client.reconnects import is_repeatable
 from shelld_client.results import subscription_in
@@ -209,9 +209,14 @@ class AsyncOngoing:
 
         def undo(answer: bytes | ShellError) -> None:
             if isinstance(answer, ShellError):
-                again = calls.find_again(self._call)
-                if self._send_later is not None and again is not None and was_cut(answer):
+                if (again := calls.find_again(self._call)) is None:
+                    return
+                if self._send_later is not None and was_cut(answer):
                     self._send_later(again)
+                elif isinstance(answer, RequestCancelled):
+                    # A daemon that is cancelled while its target starts a command with a key leaves
+                    # the command.
+                    self.send_only(again)
                 return
             if self._taken_from is not None:
                 ownership = self._connection.ownership

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import anyio
 import pytest
 
 from both_clients import Spawn
-from shelld_client import InvalidParams, OutputEvent, TargetLost
+from shelld_client import AsyncClient, InvalidParams, OutputEvent, TargetLost
 from support import DAEMON_COMMAND
 
 
@@ -76,3 +77,47 @@ async def test_added_target_may_ask_for_a_bootstrap(spawn: Spawn) -> None:
         await shell.add_target("bare", ["ssh", "box"], bootstrap=True)
         (info,) = await shell.list_targets()
         assert (info.bootstrap, info.state) == (True, "unused")
+
+
+# This peer answers the cancellation of `bash` as a daemon does that leaves the command at its
+# target. The peer writes a file when a command has begun, and another one when it is to be killed.
+_LEAVING_PEER = """
+import json, sys
+
+directory, begun = sys.argv[1], None
+for line in sys.stdin:
+    message = json.loads(line)
+    answer = {"jsonrpc": "2.0", "id": message.get("id"), "result": {}}
+    if message["method"] == "bash" and not message["params"].get("must_exist"):
+        begun = message["id"]
+        open(directory + "/begun", "w").close()
+        continue
+    if message["method"] == "bash":
+        running = {"command": "", "status": "running", "pid": 1, "message": "", "prompt": None}
+        answer["result"] = {"bash_id": "box:shell_1", **running}
+    if message["method"] == "$/cancelRequest":
+        error = {"code": -32800, "message": "Request cancelled", "data": {"kind": "cancelled"}}
+        answer = {"jsonrpc": "2.0", "id": begun, "error": error}
+    if message["method"] == "kill_shell":
+        open(directory + "/killed_" + message["params"]["shell_id"], "w").close()
+    print(json.dumps(answer), flush=True)
+"""
+
+
+async def test_job_kills_a_command_that_its_cancelled_start_has_left_at_a_target(
+    tmp_path: Path,
+) -> None:
+    async def cancel_start(scope: anyio.CancelScope) -> None:
+        while not (tmp_path / "begun").exists():
+            await anyio.sleep(0.01)
+        scope.cancel()
+
+    peer = [sys.executable, "-c", _LEAVING_PEER, str(tmp_path)]
+    async with AsyncClient.spawn(peer) as shell, anyio.create_task_group() as tasks:
+        with anyio.CancelScope() as scope:
+            tasks.start_soon(cancel_start, scope)
+            async with shell.start("sleep 300", target="box", idempotency_key="1"):
+                pass
+        with anyio.fail_after(60):
+            while not (tmp_path / "killed_box:shell_1").exists():
+                await anyio.sleep(0.01)

@@ -388,7 +388,7 @@ async def test_background_start_that_is_cancelled_while_it_is_repeated_goes_on(
         shell = cast("Shell", client)
         options: Any = {"idempotency_key": "1", "run_in_background": True}
         await cancel_lost_call(shell, partial(client.bash, "sleep 300", **options))
-        found = await client.bash("sleep 300", **options, must_exist=True)
+        found: Any = await client.bash("sleep 300", **options, must_exist=True)
         assert found.status == "running"
 
 
