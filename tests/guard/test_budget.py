@@ -12,6 +12,7 @@ from typing import Any
 
 import anyio
 import pytest
+from anyio.lowlevel import checkpoint
 
 from guard_lines import ALLOWED_LINES, BLOCKED_LINES, ENV, HERE
 from shelld.guard import StartState, judgement, parse, units
@@ -40,7 +41,9 @@ SLOW = {
 MAX_PROCESSOR_SECONDS = 0.1
 
 
-def context(script: bytes = b"", cwd: str = "/work") -> Any:
+def context(
+    script: bytes = b"", cwd: str = "/work", functions: dict[bytes, bytes] | None = None
+) -> Any:
     """Return a request context with the parts that the guard reads."""
     state = SimpleNamespace(
         names=frozenset[bytes](),
@@ -51,6 +54,7 @@ def context(script: bytes = b"", cwd: str = "/work") -> Any:
         cwd=cwd.encode(),
     )
     environment = {name.encode(): value.encode() for name, value in ENV.items()}
+    environment |= functions or {}
 
     def environment_with(_changes: object) -> dict[bytes, bytes]:
         return environment
@@ -184,6 +188,35 @@ def test_no_path_is_built_for_usual_directory(monkeypatch: pytest.MonkeyPatch) -
 def test_disk_directory_detected_in_any_spelling(session: str, cwd: str) -> None:
     params = BashParams("cp /tmp/a sda", cwd=cwd)
     assert anyio.run(verdict_on, context(cwd=session), params).verdict == "block"
+
+
+def test_requests_run_while_many_functions_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    turns = 0
+    turns_at_checks: list[int] = []
+    is_function = parse.is_function
+
+    def noted(name: str, value: str, seconds: float) -> bool:
+        turns_at_checks.append(turns)
+        return is_function(name, value, seconds)
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while True:
+            await checkpoint()
+            turns += 1
+
+    async def judge_in_company() -> None:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(count_turns)
+            await verdict_on(context(functions=functions), BashParams("cat <(ls)"))
+            tasks.cancel_scope.cancel()
+
+    monkeypatch.setattr(parse, "is_function", noted)
+    body = b"() { " + b"echo; " * 500 + b"}"
+    functions = {b"BASH_FUNC_f%d%%%%" % number: body for number in range(20)}
+    anyio.run(judge_in_company)
+    assert len(turns_at_checks) == len(functions)
+    assert len(set(turns_at_checks)) > len(functions) // 2
 
 
 @pytest.mark.parametrize("error", [MemoryError(), OSError(errno.EMFILE, "")])

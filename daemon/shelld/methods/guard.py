@@ -10,6 +10,7 @@ import anyio
 import msgspec
 
 from shelld.eventloop.threads import run_in_thread
+from shelld.eventloop.turns import do_alone
 from shelld.guard import CHUNK_CHARACTERS, StartState
 from shelld.guard.quick import is_plainly_harmless
 from shelld.guard.verdict import MAX_SEGMENT, Verdict
@@ -53,7 +54,7 @@ async def verdict_on(
     # it.
     from shelld.guard.judgement import judge, judge_at_once  # noqa: PLC0415
 
-    start = _start_state(session, params)
+    start = await _start_state(session, params)
     if not knows_stdin:
         start = msgspec.structs.replace(start, stdin=None)
     verdict = judge_at_once(command, start, daemon.policy, traces=traces)
@@ -110,13 +111,18 @@ def _load() -> None:
     judgement.load()
 
 
-def _start_state(session: Session, params: BashParams | ExplainCommandParams) -> StartState:
+async def _start_state(session: Session, params: BashParams | ExplainCommandParams) -> StartState:
     # Import this here for the same reason as in `verdict_on`.
+    from shelld.guard.judgement import MAX_CHARACTERS_AT_ONCE  # noqa: PLC0415
     from shelld.guard.parse import is_function  # noqa: PLC0415
 
     functions: dict[str, str] = {}
     environment: dict[str, str] = {}
+    # The session's state may change during the loop.
+    state = state_of_call(session.state, params.env)
+    cwd = os.path.join(session.cwd, params.cwd or "")
     known = session.state.functions
+    parsed = 0
     for key, content in session.environment(params.env).items():
         value = content.decode("utf-8", "replace")
         function = function_of(key)
@@ -125,12 +131,17 @@ def _start_state(session: Session, params: BashParams | ExplainCommandParams) ->
             continue
         name = function.decode("utf-8", "replace")
         # Bash itself has reported the functions in `known`, so these functions need no check.
-        if known.get(key) == content or is_function(name, value, MAX_PARSING_S):
+        is_certain = known.get(key) == content
+        if not is_certain:
+            check = partial(is_function, name, value, MAX_PARSING_S)
+            # Let other requests run between two checks, because a call may have many functions.
+            parsed += len(value)
+            is_certain = check() if parsed <= MAX_CHARACTERS_AT_ONCE else await do_alone(check)
+        if is_certain:
             functions[name] = f"{name} {value}\n"
-    # Bash imports these functions before it runs the script.
-    state = state_of_call(session.state, params.env)
     private = {name.decode("utf-8", "replace") for name in state.private}
     exported = tuple(functions.keys() - private)
+    # Bash imports the functions before it runs the script.
     meanings = [*state.declarations.values(), state.other_meanings]
     if sum(map(len, functions.values())) + sum(map(len, meanings)) <= CHUNK_CHARACTERS:
         parts: tuple[str, ...] = ()
@@ -139,7 +150,6 @@ def _start_state(session: Session, params: BashParams | ExplainCommandParams) ->
         *variables, script = (each.decode("utf-8", "replace") for each in meanings)
         parts = (*functions.values(), *variables)
     stdin = params.stdin or "" if isinstance(params, BashParams) else ""
-    cwd = os.path.join(session.cwd, params.cwd or "")
     home = home_without_variable(environment)
     return StartState(cwd, environment, script, stdin, home, exported, parts)
 
