@@ -148,6 +148,38 @@ def test_all_parts_of_a_large_state_are_followed() -> None:
     assert judge("rm -rf $V", start).verdict != "block"
 
 
+def test_many_short_variables_are_followed() -> None:
+    parts = (*(f"a{number}=\n" for number in range(3_000)), "T=/\n", "U=/tmp/u\n")
+    start = StartState("/work", ENV, parts=parts)
+    assert judge("rm -rf $T/*", start).verdict == "block"
+    assert judge("rm -rf $U/*", start).verdict == "allow"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "T=%s",
+        "declare -r T=%s",
+        "declare -- T=%s; declare -i T",
+        "unset -v T; T=%s",
+        "{ T=%s; } 2>/dev/null",
+        "declare -a T=([0]=%s)",
+        "declare -A T=([k]=%s)",
+    ],
+)
+def test_variable_that_cannot_be_followed_is_unknown(line: str) -> None:
+    long = line % ("'" + "y" * 100_000 + "'") + "\n"
+    others = tuple("x=" + "y" * 10_000 + "\n" for _ in range(200))
+    for parts in ((long,), (*others, line % "/tmp" + "\n")):
+        verdict = judge("rm -rf $T/*", StartState("/work", ENV, parts=parts)).verdict
+        assert verdict == "unresolved"
+
+
+def test_empty_array_of_large_state_is_unset() -> None:
+    parts = (*("x=" + "y" * 10_000 + "\n" for _ in range(200)), "declare -a T=()\n")
+    assert judge("rm -rf $T/*", StartState("/work", ENV, parts=parts)).verdict == "block"
+
+
 def test_state_beyond_the_limit_is_left_out() -> None:
     parts = (*("x=" + "y" * 10_000 + "\n" for _ in range(200)), "rm() { :; }\n")
     start = StartState("/work", ENV, "T=/\n", parts=parts)

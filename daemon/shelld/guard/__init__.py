@@ -30,8 +30,9 @@ DANGEROUS_PATTERNS: Final = (
     "chown -R * /",
 )
 
-# The guard follows the state of a large session in chunks of this size.
+# The guard follows the state of a large session in chunks of at most this size and this many parts.
 CHUNK_CHARACTERS: Final = 32 * 1024
+CHUNK_PARTS: Final = 1_000
 
 
 class StartState(Struct, frozen=True):
@@ -42,7 +43,8 @@ class StartState(Struct, frozen=True):
     None if unknown. `home` is the home directory of the user, or None if unknown. The guard uses
     `home` only if `env` has no HOME. `functions` has the names of the functions in the scripts that
     the environment of the shell exports. `parts` are scripts that run before `script`. A state
-    that is larger than `CHUNK_CHARACTERS` must have parts, or the guard cannot follow all of it.
+    that is larger than one chunk must have parts, or the guard cannot follow all of it. The value
+    of a variable whose part the guard cannot follow is unknown.
     """
 
     cwd: str

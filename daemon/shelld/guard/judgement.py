@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from shelld.guard import CHUNK_CHARACTERS, StartState, parse
+from shelld.guard import CHUNK_CHARACTERS, CHUNK_PARTS, StartState, parse
 from shelld.guard.budget import Blocked, Budget, Exhausted
 from shelld.guard.evaluation import Evaluation
 from shelld.guard.markers import UNKNOWN, cleaned
@@ -27,6 +27,11 @@ _MAX_CHUNKS: Final = 32
 
 # Bash sets these variables when it starts, even if the environment has other values.
 _INITIAL: Final = {"IFS": " \t\n"}
+# Matches a script that gives a value to a variable. Does not match a nameref, an exported variable,
+# whose value is in the environment, or an empty array.
+_SETS_VARIABLE: Final = re.compile(
+    r"(?:unset -v \w+; |\{ )?(?:declare -[^\snx]+ )?([A-Za-z_]\w*)=(?!\(\)\s)"
+)
 
 
 def load() -> None:
@@ -127,11 +132,23 @@ def _prepared(parts: tuple[str, ...], script: str) -> Evaluation:
             if text:
                 shell = shell.copy(_preparing_budget())
                 shell.run_script(cleaned(text), "")
+        _forget_values(shell, parts)
         if len(_shells) >= _MAX_SHELLS:
             # Another thread may already have removed this entry.
             _shells.pop(next(iter(_shells)), None)
         _shells[parts, script] = shell
     return shell
+
+
+def _forget_values(shell: Evaluation, parts: tuple[str, ...]) -> None:
+    """Mark the variables of parts that were not followed as unknown.
+
+    Without a mark, they would count as unset, and ``rm -rf "$x"/*`` as ``rm -rf /*``.
+    """
+    found = {match[1] for part in parts if (match := _SETS_VARIABLE.match(part)) is not None}
+    # The variable `name[key]` stands for a member of an associative array.
+    known = {name.partition("[")[0] for name in shell.variables}
+    shell.variables.update(dict.fromkeys(found - known - shell.arrays.keys(), UNKNOWN))
 
 
 def _preparing_budget() -> Budget:
@@ -146,7 +163,8 @@ def _chunks(parts: Iterable[str]) -> Iterator[str]:
     chunk: list[str] = []
     size = count = 0
     for part in parts:
-        if chunk and size + len(part) > CHUNK_CHARACTERS:
+        is_full = size + len(part) > CHUNK_CHARACTERS or len(chunk) == CHUNK_PARTS
+        if chunk and is_full:
             yield "".join(chunk)
             count += 1
             chunk, size = [], 0

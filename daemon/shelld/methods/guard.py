@@ -11,7 +11,7 @@ import msgspec
 
 from shelld.eventloop.threads import run_in_thread
 from shelld.eventloop.turns import do_alone
-from shelld.guard import CHUNK_CHARACTERS, StartState
+from shelld.guard import CHUNK_CHARACTERS, CHUNK_PARTS, StartState
 from shelld.guard.quick import is_plainly_harmless
 from shelld.guard.verdict import MAX_SEGMENT, Verdict
 from shelld.methods.context import RequestContext
@@ -143,7 +143,8 @@ async def _start_state(session: Session, params: BashParams | ExplainCommandPara
     exported = tuple(functions.keys() - private)
     # Bash imports the functions before it runs the script.
     meanings = [*state.declarations.values(), state.other_meanings]
-    if sum(map(len, functions.values())) + sum(map(len, meanings)) <= CHUNK_CHARACTERS:
+    size = sum(map(len, functions.values())) + sum(map(len, meanings))
+    if size <= CHUNK_CHARACTERS and len(functions) + len(meanings) <= CHUNK_PARTS:
         parts: tuple[str, ...] = ()
         script = "".join(functions.values()) + b"".join(meanings).decode("utf-8", "replace")
     else:
