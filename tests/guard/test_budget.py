@@ -138,6 +138,21 @@ def test_scripts_of_many_sessions_are_not_all_kept() -> None:
     assert not is_prepared(StartState("/", ENV, "x=0"))
 
 
+def test_large_states_of_many_sessions_are_not_all_kept() -> None:
+    def state(number: int) -> StartState:
+        parts = (f"x={number}\n", *(f"y='{'z' * 50_000}'\n" for _ in range(20)))
+        return StartState("/", ENV, parts=parts)
+
+    for number in range(10):
+        judge("ls", state(number))
+    assert not is_prepared(state(0))
+    assert is_prepared(state(9))
+    huge = StartState("/", ENV, parts=("x=" + "y" * 10_000_000,))
+    judge("ls", huge)
+    assert is_prepared(huge)
+    assert not is_prepared(state(9))
+
+
 def test_all_parts_of_a_large_state_are_followed() -> None:
     long = f"LONG={'x' * 100_000}\n"
     functions = (f"f{number}() {{ echo {'y' * 100}; }}\n" for number in range(3_000))

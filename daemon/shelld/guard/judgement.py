@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import Final, NamedTuple, TypeAlias
 
 from shelld.guard import CHUNK_CHARACTERS, CHUNK_PARTS, StartState, parse
 from shelld.guard.budget import Blocked, Budget, Exhausted
@@ -22,6 +22,9 @@ MAX_CHARACTERS_AT_ONCE: Final = 4 * 1024
 MAX_STEPS_AT_ONCE: Final = 400
 # The guard caches at most this many shells, one for each session script.
 _MAX_SHELLS: Final = 32
+# The maximum length of the scripts of all cached shells together. A shell takes about four times as
+# much memory as its scripts. The guard always caches the newest shell.
+_MAX_CACHED_CHARACTERS: Final = 8 * 1024 * 1024
 # The maximum number of chunks that the guard follows. A chunk takes up to a tenth of a second.
 _MAX_CHUNKS: Final = 32
 
@@ -32,6 +35,16 @@ _INITIAL: Final = {"IFS": " \t\n"}
 _SETS_VARIABLE: Final = re.compile(
     r"(?:unset -v \w+; |\{ )?(?:declare -[^\snx]+ )?([A-Za-z_]\w*)=(?!\(\)\s)"
 )
+
+# The parts and the script of a state.
+_Scripts: TypeAlias = tuple[tuple[str, ...], str]
+
+
+class _Cached(NamedTuple):
+    """The shell that scripts set up, and the length of these scripts."""
+
+    shell: Evaluation
+    characters: int
 
 
 def load() -> None:
@@ -125,19 +138,29 @@ def is_prepared(start: StartState) -> bool:
 
 def _prepared(parts: tuple[str, ...], script: str) -> Evaluation:
     """Return the shell that the scripts of a session set up. The result is cached."""
-    shell = _shells.get((parts, script))
-    if shell is None:
-        shell = Evaluation(_preparing_budget(), {}, "/", None)
-        for text in (*_chunks(parts), script):
-            if text:
-                shell = shell.copy(_preparing_budget())
-                shell.run_script(cleaned(text), "")
-        _forget_values(shell, parts)
-        if len(_shells) >= _MAX_SHELLS:
-            # Another thread may already have removed this entry.
-            _shells.pop(next(iter(_shells)), None)
-        _shells[parts, script] = shell
+    known = _shells.get((parts, script))
+    if known is not None:
+        return known.shell
+    shell = Evaluation(_preparing_budget(), {}, "/", None)
+    for text in (*_chunks(parts), script):
+        if text:
+            shell = shell.copy(_preparing_budget())
+            shell.run_script(cleaned(text), "")
+    _forget_values(shell, parts)
+    _cache((parts, script), shell)
     return shell
+
+
+def _cache(key: _Scripts, shell: Evaluation) -> None:
+    characters = len(key[1]) + sum(map(len, key[0]))
+    total = characters + sum(each.characters for each in list(_shells.values()))
+    # Copy the keys first, because another thread may change the cache at any time.
+    for oldest in list(_shells):
+        if len(_shells) < _MAX_SHELLS and total <= _MAX_CACHED_CHARACTERS:
+            break
+        removed = _shells.pop(oldest, None)
+        total -= removed.characters if removed is not None else 0
+    _shells[key] = _Cached(shell, characters)
 
 
 def _forget_values(shell: Evaluation, parts: tuple[str, ...]) -> None:
@@ -175,4 +198,4 @@ def _chunks(parts: Iterable[str]) -> Iterator[str]:
     yield "".join(chunk)
 
 
-_shells: dict[tuple[tuple[str, ...], str], Evaluation] = {}
+_shells: dict[_Scripts, _Cached] = {}
