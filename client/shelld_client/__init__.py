@@ -173,8 +173,8 @@ __all__ = [
     "__version__",
 ]
 
-# The names that need an event loop, and their modules. An event loop takes longer to import than
-# everything else, and `Client` does not need one.
+# The names that need an event loop, and their modules. `Client` needs none, so a program that uses
+# only `Client` does not import one.
 _ASYNC: Final = {
     "AsyncClient": "client",
     "AsyncEventStream": "async_streams",

@@ -55,8 +55,8 @@ class AsyncJob(AsyncItems[Event]):
     The methods raise `ShellNotFound` once the daemon has forgotten the command, long after its end.
     """
 
-    # `_ongoing` is the request that has started the command. This is the subscription of the
-    # iteration.
+    # `_ongoing` is the request that has started the command. `_listening` is the request that has
+    # subscribed to its events, for the iteration.
     _listening: AsyncOngoing | None = None
     _is_killed = False
 

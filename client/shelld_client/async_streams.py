@@ -84,8 +84,8 @@ class AsyncItems(Generic[T]):
         Repeats the call if its connection is lost, and the call has a key.
         """
         while True:
-            ongoing, lost = await self._begin(call), self._ongoing
-            self._ongoing = ongoing
+            ongoing = await self._begin(call)
+            lost, self._ongoing = self._ongoing, ongoing
             if lost is not None:
                 lost.end()
             try:

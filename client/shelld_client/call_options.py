@@ -28,10 +28,10 @@ class BashOptions(TypedDict, total=False):
     leaves its input open. `merge` gives it one pipe for both streams, so that `stdout` has all its
     output in the order in which it was written. With `idempotency_key`, a call that is repeated
     starts nothing: it returns the shell that the first call with this key has started. With
-    `must_exist`, the first call starts nothing either: it raises `ShellNotFound`. `target` names
-    the daemon that runs the command; the default is the daemon of the session. `sandbox` tightens
-    the policy of the session. If a lasting daemon loses this client, the command moves to the
-    background, unless `on_disconnect` is "kill".
+    `key_must_exist`, the first call starts nothing either, and raises `ShellNotFound`. `target`
+    names the daemon that runs the command; the default is the daemon of the session. `sandbox`
+    tightens the policy of the session. If a lasting daemon loses this client, the command moves to
+    the background, unless `on_disconnect` is "kill".
     """
 
     description: str | None
@@ -48,7 +48,7 @@ class BashOptions(TypedDict, total=False):
     open_stdin: bool
     merge: bool
     idempotency_key: str | None
-    must_exist: bool
+    key_must_exist: bool
     target: str | None
     sandbox: SandboxPolicy | None
     on_disconnect: Literal["background", "kill"]

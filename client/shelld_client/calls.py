@@ -93,13 +93,21 @@ class Call(NamedTuple, Generic[T]):
 def find_again(call: Call[Any]) -> Call[Any] | None:
     """Return the call that finds what `call` has begun, if its answer is lost.
 
-    This call starts no command. Return None if nothing can be found without a key.
+    The returned call starts no command. Return None if `call` has no key.
     """
     if call.params.get("idempotency_key") is None:
         return None
     if call.method == "bash":
-        return call._replace(params={**call.params, "must_exist": True})
+        return call._replace(params={**call.params, "key_must_exist": True})
     return call if call.method == "subscribe" else None
+
+
+def to_give_up(call: Call[Any]) -> Call[Any] | None:
+    """Return the call that finds the command of `call`, so that it can be killed.
+
+    Return None if `call` has no key, or if its command goes on in the background without it.
+    """
+    return None if call.params.get("run_in_background") else find_again(call)
 
 
 def kill_if_running(call: Call[Any], answer: bytes) -> Call[Any] | None:

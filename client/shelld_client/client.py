@@ -365,11 +365,8 @@ class AsyncClient(SpawnedClient, AsyncMethods):
 
     def _give_up(self, call: Call[Any]) -> None:
         """Kill the command of a cancelled call, even if the cancellation is lost."""
-        again = calls.find_again(call)
-        # The command of a call in the background goes on without its call.
-        if self._reconnect is None or again is None or call.params.get("run_in_background"):
-            return
-        self._send_later(again)
+        if self._reconnect is not None and (again := calls.to_give_up(call)) is not None:
+            self._send_later(again)
 
     def _noted(self, call: Call[T]) -> Call[T]:
         if not self._restarts:

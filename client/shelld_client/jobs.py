@@ -50,8 +50,8 @@ class Job(Items[Event]):
     The methods raise `ShellNotFound` once the daemon has forgotten the command, long after its end.
     """
 
-    # `_ongoing` is the request that has started the command. This is the subscription of the
-    # iteration.
+    # `_ongoing` is the request that has started the command. `_listening` is the request that has
+    # subscribed to its events, for the iteration.
     _listening: Ongoing | None = None
     _is_killed = False
 

@@ -143,13 +143,13 @@ class Ongoing:
         self._has_ended = True
 
     def withdraw(self) -> None:
-        """Stop listening, and have no part in the subscription, which this request continues.
+        """Stop listening, and give up the subscription without ending it.
 
         If the answer is still to come, the daemon continues the subscription nevertheless. A later
         request can continue it again, and any request can end it.
         """
-        # First set the flag, then withdraw. `answered` does the two steps in the other order, so at
-        # least one of the two methods withdraws after the claim.
+        # First set the flag, then withdraw. `answered` first claims, then reads the flag. So the
+        # method that runs last withdraws the claim.
         self._has_withdrawn = True
         self.leave_to_next()
         self._connection.ownership.withdraw(self._subscription, self._id)

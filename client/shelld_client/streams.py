@@ -80,8 +80,8 @@ class Items(Generic[T]):
         Repeats the call if its connection is lost, and the call has a key.
         """
         while True:
-            ongoing, lost = self._begin(call), self._ongoing
-            self._ongoing = ongoing
+            ongoing = self._begin(call)
+            lost, self._ongoing = self._ongoing, ongoing
             if lost is not None:
                 lost.end()
             try:

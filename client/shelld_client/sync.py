@@ -159,11 +159,8 @@ class Client(SpawnedClient, Methods):
 
     def _give_up(self, call: Call[Any]) -> None:
         """Kill the command of an interrupted call, even if the cancellation is lost."""
-        again = calls.find_again(call)
-        # The command of a call in the background goes on without its call.
-        if self._reconnect is None or again is None or call.params.get("run_in_background"):
-            return
-        self._send_later(again)
+        if self._reconnect is not None and (again := calls.to_give_up(call)) is not None:
+            self._send_later(again)
 
     def _usable_link(self, call: Call[Any]) -> Link:
         """Return the link. If the link has failed, attach again. Raises `ShellError`."""
@@ -257,7 +254,7 @@ class Client(SpawnedClient, Methods):
             except ShellError as error:
                 if self._leaving.is_set:
                     raise DaemonExited("the client is closed") from None
-                # If only the limit of all attempts has ended this one, it says nothing of the peer.
+                # An attempt that the limit of all attempts has cut short says nothing.
                 is_cut_short = isinstance(error, NoAnswer) and time.monotonic() > give_up_at
                 failure = failure if is_cut_short else error
             if not may_go_on(failure):

@@ -204,7 +204,7 @@ class BashParams(Params):
         ]
         | None
     ) = None
-    must_exist: Annotated[
+    key_must_exist: Annotated[
         bool,
         Meta(
             description="Start nothing. If no request with this idempotency_key has started the "

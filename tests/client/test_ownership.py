@@ -166,3 +166,21 @@ def test_interrupted_continuation_is_undone_once_and_leaves_nothing() -> None:
     assert ownership.leave(NAME, reader)
     ownership.ended(NAME)
     assert not any(vars(ownership).values())
+
+
+def test_request_that_has_withdrawn_claims_nothing_when_it_is_answered() -> None:
+    connection: Connection[Mailbox] = Connection()
+    ongoing = Ongoing(
+        connection,
+        lambda _frame: None,
+        Mailbox(),
+        calls.subscribe({"subscription": NAME}),
+        check=lambda: None,
+        check_taker=lambda: None,
+    )
+    ongoing.withdraw()
+    answer = b'{"jsonrpc":"2.0","id":1,"result":{"subscription":"%s"}}\n' % NAME.encode()
+    for mailbox, result in connection.receive(answer):
+        mailbox.put(result)
+    assert not connection.ownership.has_reader(NAME)
+    assert not any(vars(connection.ownership).values())

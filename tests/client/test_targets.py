@@ -88,7 +88,7 @@ directory, begun = sys.argv[1], None
 for line in sys.stdin:
     message = json.loads(line)
     answer = {"jsonrpc": "2.0", "id": message.get("id"), "result": {}}
-    if message["method"] == "bash" and not message["params"].get("must_exist"):
+    if message["method"] == "bash" and not message["params"].get("key_must_exist"):
         begun = message["id"]
         open(directory + "/begun", "w").close()
         continue

@@ -175,6 +175,7 @@ def test_runner_changes_do_not_reach_later_commands(
 
 
 SPOILT_FAMILY = """
+set -e
 keeper=$(cut -d' ' -f4 /proc/$PPID/stat)
 for pid in $PPID $keeper; do {change} $pid; done > /dev/null
 """
@@ -188,7 +189,7 @@ def test_keeper_changes_do_not_reach_later_commands_without_subreapers(change: s
     with raw_daemon(*options) as daemon:
         running = daemon.background("sleep 300; echo never")
         before = daemon.bash("ulimit -a; nice")["stdout"]
-        daemon.bash(SPOILT_FAMILY.format(change=change))
+        assert daemon.bash(SPOILT_FAMILY.format(change=change), session=None)["exitCode"] == 0
         asked = [daemon.request("bash", {"command": "ulimit -a; nice"}) for _ in range(4)]
         assert [daemon.answer(each)["result"]["stdout"] for each in asked] == [before] * 4
         # The runner of the old keeper continues.

@@ -288,7 +288,7 @@ def test_session_that_could_not_start_at_a_target_is_free(hub: RawDaemon) -> Non
         hub.call("close_session", {"session": "s"})
 
 
-@pytest.mark.parametrize("options", [{"dry_run": True}, {"must_exist": True}])
+@pytest.mark.parametrize("options", [{"dry_run": True}, {"key_must_exist": True}])
 def test_session_of_a_request_that_starts_nothing_at_a_target_is_free(
     hub: RawDaemon, options: Json
 ) -> None:

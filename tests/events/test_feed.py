@@ -391,8 +391,9 @@ async def test_leftover_processes_are_told_once_a_slow_client_has_read() -> None
         await anyio.wait_all_tasks_blocked()
         assert [type(each) for each in client.received] == [ExitEvent]
         client.read()
-        while len(client.received) < 2:
-            await anyio.lowlevel.checkpoint()
+        with anyio.fail_after(10):
+            while len(client.received) < 2:
+                await anyio.lowlevel.checkpoint()
         shell.become_empty()
     assert [each.leftover for each in client.received] == [[7, 8], [8], []]
 

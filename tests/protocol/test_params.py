@@ -52,7 +52,7 @@ def test_defaults_match_the_specification() -> None:
         "merge": False,
         "stdin_base64": None,
         "idempotency_key": None,
-        "must_exist": False,
+        "key_must_exist": False,
         "target": None,
         "sandbox": None,
         "on_disconnect": "background",

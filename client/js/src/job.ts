@@ -119,8 +119,8 @@ export class Job implements AsyncIterable<ShellEvent>, AsyncDisposable {
       const { matched, listening } = read;
       if (matched) {
         const { stream, start, end } = matched;
-        // An empty match at the end of the line of the last match is no line. Search again after the
-        // end of that line.
+        // The match may be the empty rest of the line of the last match. Skip the line end, and search
+        // again.
         const isRest = start === end && end === this.#matchedTo[stream];
         const rest = isRest ? (read[stream].startsWith("\r\n") ? 2 : 1) : 0;
         this.#searched[stream] = Math.max(this.#searched[stream], end + rest);

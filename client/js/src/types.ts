@@ -848,7 +848,7 @@ export interface BashParams {
   /** A key of the client's choice. As long as the shell is retained, another request with this key starts nothing and returns the same shell. */
   idempotency_key?: string;
   /** Start nothing. If no request with this idempotency_key has started the command, the error is shell_not_found. */
-  must_exist?: boolean;
+  key_must_exist?: boolean;
   /** The target that answers. A target of a target has the names of both, joined with a colon: box:inner. Default: where the session is, else this daemon. */
   target?: string;
   sandbox?: SandboxPolicy;

@@ -63,7 +63,7 @@ _alone: Final[RunVar[anyio.Lock]] = RunVar("shelld_alone")
 
 
 async def do_alone(work: Callable[[], T]) -> T:
-    """Do a millisecond of work. Waits for no pause.
+    """Do about a millisecond of work. Unlike a turn, it neither waits for a pause nor causes one.
 
     The event loop does other work between two calls of this function, even if many tasks call it.
     """

@@ -20,7 +20,7 @@ from shelld.output.text import JoinedText, Piece, begins_within_line, read_text
 from shelld.shells.shell import Shell
 from shelld_protocol.event_methods import Event, OutputEvent, ScreenEvent
 
-# This number of ports in an event takes more memory than the rest of the event.
+# So many ports or processes take more memory than the rest of their event.
 _ITEMS_PER_WEIGHT: Final = 4
 
 

@@ -130,7 +130,7 @@ class PortFollower:
                 found = await listening_ports(shell, pauses, watch)
                 if found != self._told:
                     if not await self._feed.subscription.wait_for_room():
-                        # The list of ports may be long. The next look finds all changes until then.
+                        # The list may be long. The next look finds the changes during this wait.
                         await _wait_for_slow_client(self._feed)
                         known = None
                         continue

@@ -41,8 +41,8 @@ class StartState(Struct, frozen=True):
     `env` is the environment of the shell. `script` sets the rest of the shell's state: other
     variables, functions, aliases, and the directory stack. `stdin` is the input of the command, or
     None if unknown. `home` is the home directory of the user, or None if unknown. The guard uses
-    `home` only if `env` has no HOME. `functions` has the names of the functions in the scripts that
-    the environment of the shell exports. `parts` are scripts that run before `script`. A state
+    `home` only if `env` has no HOME. `functions` names the functions that the shell exports to
+    the commands that it starts. `parts` are scripts that run before `script`. A state
     that is larger than one chunk must have parts, or the guard cannot follow all of it. The value
     of a variable whose part the guard cannot follow is unknown.
     """

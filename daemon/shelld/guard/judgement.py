@@ -25,7 +25,8 @@ _MAX_SHELLS: Final = 32
 # The maximum length of the scripts of all cached shells together. A shell takes about four times as
 # much memory as its scripts. The guard always caches the newest shell.
 _MAX_CACHED_CHARACTERS: Final = 8 * 1024 * 1024
-# The maximum number of chunks that the guard follows. A chunk takes up to a tenth of a second.
+# The maximum number of chunks that the guard follows. A chunk usually takes less than a
+# tenth of a second.
 _MAX_CHUNKS: Final = 32
 
 # Bash sets these variables when it starts, even if the environment has other values.
@@ -179,7 +180,7 @@ def _preparing_budget() -> Budget:
 
 
 def _chunks(parts: Iterable[str]) -> Iterator[str]:
-    """Join scripts to longer ones, each of which one budget is enough for.
+    """Join scripts into chunks, each short enough for one budget.
 
     Leave out the parts after `_MAX_CHUNKS` chunks.
     """

@@ -146,7 +146,7 @@ class Keeper:
         self._poll = select.poll()
         self._poll.register(self._channel.fileno(), select.POLLIN)
         self._poll.register(self._wake.fileno(), select.POLLIN)
-        self._daemon_alive = True
+        self._is_listening = True
         # The time of the next check for runners that do not end, in monotonic seconds. It is None
         # while the daemon uses this keeper, and always None if the keeper is no subreaper.
         self._give_up_at: float | None = None
@@ -160,9 +160,9 @@ class Keeper:
         self._must_reap = False
 
     def serve(self) -> None:
-        """Fork runners until the daemon is gone and no process is left below this process."""
+        """Fork runners until the channel is closed and no process is left below this process."""
         failures = 0
-        while self._daemon_alive or not self._childless:
+        while self._is_listening or not self._childless:
             try:
                 self._turn()
                 failures = 0
@@ -223,17 +223,17 @@ class Keeper:
                 # The kernel has dropped the runner's socket, because this process had no descriptor
                 # left. The daemon sees end of file on its end of the socket, and asks for another
                 # runner.
-                self._can_fork()
+                self._retire_if_changed()
             elif message[0] == STOP_RUNNER and message[1] in self._runners:
                 self._give_up(message[1])
 
     def _stop_listening(self) -> None:
         """Take no more messages from the daemon. The runners of this keeper continue."""
-        if not self._daemon_alive:
+        if not self._is_listening:
             return
         self._poll.unregister(self._channel.fileno())
         self._channel.close()
-        self._daemon_alive = False
+        self._is_listening = False
         if self._subreaper:
             self._give_up_at = time.monotonic() + _GIVE_UP_INTERVAL_S
 
@@ -260,7 +260,8 @@ class Keeper:
         return pid in self._runners and not self._runners[pid].is_given_up
 
     def _fork_runner(self, descriptor: int) -> None:
-        if not self._can_fork():
+        self._retire_if_changed()
+        if not self._is_listening:
             # The daemon sees end of file, and asks another keeper.
             os.close(descriptor)
             return
@@ -283,19 +284,18 @@ class Keeper:
         self._runners[pid] = forked
         self._childless = False
 
-    def _can_fork(self) -> bool:
-        """Return whether a new runner would inherit the right limits and priority.
+    def _retire_if_changed(self) -> None:
+        """If a command has changed the limits or priority of this keeper, fork no more runners.
 
-        If a command has changed those of this keeper, the daemon must start another keeper. Without
-        an heir, this keeper continues until its last runner has ended.
+        New runners would inherit both. Raises KeeperError if the daemon can adopt the runners.
+        Otherwise this keeper closes the channel, and continues until its last runner has ended.
         """
         self._limits.restore()
         if inherited() == self._inherited:
-            return True
+            return
         if self._options.has_heir:
             raise KeeperError
         self._stop_listening()
-        return False
 
     def _become_runner(self, descriptor: int, cgroup: Cgroup | None, keeper_pid: int) -> NoReturn:
         status = 1
@@ -363,7 +363,7 @@ class Keeper:
     def _kill_orphans(self) -> None:
         self._limits.restore()
         self._orphan_reaper.kill_round(self._is_spared)
-        if self._orphan_reaper.is_blind and self._options.has_heir and self._daemon_alive:
+        if self._orphan_reaper.is_blind and self._options.has_heir and self._is_listening:
             raise KeeperError
         self._reap()
         if self._orphan_reaper.is_done:

@@ -56,8 +56,8 @@ async def bash(
     make_answer = partial(result_of, context, params)
     start = partial(run_for_answer, context, params, make_answer)
     if params.idempotency_key is None:
-        if params.must_exist:
-            raise invalid_params("Give idempotency_key with must_exist", "must_exist")
+        if params.key_must_exist:
+            raise invalid_params("key_must_exist needs an idempotency_key", "key_must_exist")
         return await start()
     return await start_once(
         context.daemon.keys,
@@ -66,7 +66,7 @@ async def bash(
         params.command,
         start=start,
         again=partial(_answer_again, context, params),
-        must_exist=params.must_exist,
+        key_must_exist=params.key_must_exist,
     )
 
 

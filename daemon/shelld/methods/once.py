@@ -135,11 +135,11 @@ async def start_once(
     *,
     start: Callable[[], Awaitable[T]],
     again: Callable[[Shell], Awaitable[T]],
-    must_exist: bool,
+    key_must_exist: bool,
 ) -> T:
     """Return the result of `start`, or of `again` if the key has started a command already.
 
-    With `must_exist`, never calls `start`, but raises shell_not_found instead.
+    With `key_must_exist`, never calls `start`, but raises shell_not_found instead.
 
     Raises `RpcError` (invalid_params, shell_not_found), and the errors of `start` and `again`.
     """
@@ -153,7 +153,7 @@ async def start_once(
         if shell is None:
             raise shell_not_found(found.shell_id, expired=True)
         return await again(shell)
-    if must_exist:
+    if key_must_exist:
         raise key_not_found()
     with keys.starting(key, command, request):
         return await start()

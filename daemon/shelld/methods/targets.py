@@ -283,7 +283,7 @@ def _ends_with_client(members: Members) -> bool:
 
 
 def _starts_nothing(members: Members) -> bool:
-    return b"true" in {bytes(members.get(name, b"")) for name in ("must_exist", "dry_run")}
+    return b"true" in {bytes(members.get(name, b"")) for name in ("key_must_exist", "dry_run")}
 
 
 def _started_nothing(error: Exception) -> bool:

@@ -12,8 +12,9 @@ Large reads happen in steps. Other requests run between the steps.
 from __future__ import annotations
 
 import base64
+from collections.abc import Callable
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from anyio.lowlevel import checkpoint
 
@@ -32,6 +33,8 @@ from shelld.output.text import (
     read_text,
     whole_lines,
 )
+
+T = TypeVar("T")
 
 # The size of a step in base64. It is a multiple of three, so that the texts of two steps can be
 # joined.
@@ -60,6 +63,11 @@ def read_all(store: StreamStore, start: int, *, strip: bool, final: bool) -> tup
         position = piece.end
 
 
+async def _step(convert: Callable[[], T], size: int, *, is_first: bool = True) -> T:
+    """Do a step of up to `size` bytes. A small first step does not wait for other reads."""
+    return convert() if is_first and size <= _SMALL_BYTES else await do_alone(convert)
+
+
 async def read_in_steps(
     store: StreamStore, start: int, stop: int, room: int, *, strip: bool, final: bool
 ) -> Piece:
@@ -75,8 +83,7 @@ async def read_in_steps(
     while room > 0:
         step = min(room, STEP_BYTES)
         convert = partial(read_text, store, position, stop, step, strip=strip, final=final)
-        is_small = position == start and min(step, stop - start) <= _SMALL_BYTES
-        piece = convert() if is_small else await do_alone(convert)
+        piece = await _step(convert, min(step, stop - start), is_first=position == start)
         size = piece.end - position - piece.dropped
         # Only the first unit may exceed the room.
         if piece.end == position or (position > start and (piece.dropped or size > room)):
@@ -88,9 +95,9 @@ async def read_in_steps(
         position = piece.end
         if position >= stop:
             break
+    # To join 16 MiB takes several milliseconds.
     join = partial(text.joined, is_end=final and position == stop)
-    joined = join() if position - start <= STEP_BYTES else await do_alone(join)
-    return Piece(joined, position, dropped, invalid)
+    return Piece(await _step(join, position - start), position, dropped, invalid)
 
 
 async def read_in_base64(store: StreamStore, start: int, stop: int, room: int) -> Piece:
@@ -102,8 +109,7 @@ async def read_in_base64(store: StreamStore, start: int, stop: int, room: int) -
     position, dropped = start, 0
     while room > 0 and position < stop:
         convert = partial(_base64_step, store, position, stop, room)
-        is_small = position == start and min(room, stop - start) <= _SMALL_BYTES
-        piece = convert() if is_small else await do_alone(convert)
+        piece = await _step(convert, min(room, stop - start), is_first=position == start)
         if piece.dropped and position > start:
             break
         size = piece.end - position - piece.dropped
@@ -307,9 +313,7 @@ class StreamReader:
         step = min(room, STEP_BYTES)
         if self._searched < store.read(start, 0).start + step:
             read = partial(read_text, lines=True, strip=strip, final=final)
-            convert = partial(read, store, start, stop, step)
-            is_small = min(step, stop - start) <= _SMALL_BYTES
-            piece = convert() if is_small else await do_alone(convert)
+            piece = await _step(partial(read, store, start, stop, step), min(step, stop - start))
             if piece.end > start:
                 return piece
         size = await self._size_of_lines(start, stop, room, final=final, may_cut=may_cut)

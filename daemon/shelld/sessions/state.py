@@ -87,9 +87,7 @@ class ShellState(Struct, frozen=True):
 
     @property
     def other_meanings(self) -> bytes:
-        """The part of the script that gives words a meaning, except variables. It does not have
-        options and the umask.
-        """
+        """The lines that define functions and aliases and set the directory stack."""
         return self.definitions + self.pushed + self.aliases
 
     @property

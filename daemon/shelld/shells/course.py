@@ -218,8 +218,8 @@ _STEPS: Final[dict[State, dict[Event, Step]]] = {
         Event.RUNNER_ABSENT: Step(State.STARTING, (Action.ASK_AGAIN,)),
         # The command may have killed its runner before the runner reported the start.
         Event.ORPHANS_KILLED: Step(State.OVER, (Action.NOTE_START, *_KILLED)),
-        # The runner died before it reported the start, and the keeper cannot kill every process. No
-        # deadline would end this state.
+        # The runner died before it reported the start, and the keeper cannot kill every process.
+        # The deadlines below only stop the runner, which is dead.
         Event.SURVIVED: Step(State.LEFTOVER, (Action.NOTE_START, *_KILLED)),
         Event.NEVER_STARTED: Step(State.OVER, (Action.NOTE_FAILURE,)),
         Event.START_DUE: Step(State.STARTING, (Action.STOP_RUNNER,)),

@@ -24,8 +24,8 @@ from shelld_protocol.errors import invalid_params, missing_parameter
 from shelld_protocol.shell_methods import BashOutputParams
 from shelld_protocol.structs import Listener, Matched, UntilName
 
-# The time between the moment at which a process that ends closes its input, and the moment at which
-# its end is known.
+# A process that ends closes the pipe of its input before the daemon knows of its end. A wait for a
+# prompt waits at most this long for the end.
 _END_S: Final = 0.1
 
 

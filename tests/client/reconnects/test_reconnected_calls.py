@@ -34,6 +34,7 @@ from shelld_client import (
     ProtocolError,
     ShellError,
     TargetLost,
+    calls,
 )
 from shelld_client.link import Link
 from support import Gate, is_alive, wait_for
@@ -210,10 +211,12 @@ async def test_failed_attempt_to_attach_is_repeated(
         assert await generation_of(shell) == 2
 
 
-@pytest.mark.usefixtures("hurry")
-async def test_error_of_attaching_in_vain_is_that_of_the_last_whole_attempt(
-    attached: Attached, tmp_path: Path
+async def test_error_of_failed_attempts_is_that_of_the_last_one_not_cut_short(
+    attached: Attached, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # The first attempt fails at once, and the limit cuts the second short.
+    for module in ("client", "sync"):
+        monkeypatch.setattr(f"shelld_client.{module}.RECONNECT_S", 3.0)
     was_here = tmp_path / "was_here"
     async with attached() as shell:
         go_through(shell, f"[ -e {was_here} ] && exec sleep 300; : > {was_here}; exit 2")
@@ -361,6 +364,14 @@ async def test_call_with_a_key_that_is_cancelled_while_it_is_repeated_leaves_no_
         await has_no_running_shell(shell)
 
 
+def test_call_that_finds_a_command_starts_none() -> None:
+    call = calls.bash("make", {"idempotency_key": "1"})
+    again = calls.find_again(call)
+    assert again is not None
+    assert again.params == {**call.params, "key_must_exist": True}
+    assert calls.find_again(calls.bash("make", {})) is None
+
+
 @pytest.mark.parametrize("kind", ["asyncio", "trio"])
 async def test_cancelled_call_that_was_never_sent_starts_nothing(
     attached: Attached, user: Lasting
@@ -388,7 +399,7 @@ async def test_background_start_that_is_cancelled_while_it_is_repeated_goes_on(
         shell = cast("Shell", client)
         options: Any = {"idempotency_key": "1", "run_in_background": True}
         await cancel_lost_call(shell, partial(client.bash, "sleep 300", **options))
-        found: Any = await client.bash("sleep 300", **options, must_exist=True)
+        found: Any = await client.bash("sleep 300", **options, key_must_exist=True)
         assert found.status == "running"
 
 
