@@ -84,6 +84,22 @@ def test_repeat_has_its_own_timeout_once_no_other_call_waits(
         daemon.call("kill_shell", {"shell_id": bash_id, "grace": 0})
 
 
+def test_timeout_of_a_repeat_leaves_the_command_to_another_repeat(
+    daemon: RawDaemon, tmp_path: Path
+) -> None:
+    gate = Gate(tmp_path / "gate")
+    command = counting(tmp_path, f"{gate.wait}; echo end")
+    params = {"command": command, "idempotency_key": "two timeouts"}
+    first = daemon.request("bash", params)
+    wait_for(lambda: starts(tmp_path))
+    daemon.call("background", {"request_id": first})
+    daemon.answer(first)
+    other = daemon.request("bash", params)
+    assert daemon.call("bash", {**params, "timeout": 1_000})["status"] == "running"
+    gate.open()
+    assert daemon.answer(other)["result"]["stdout"] == "end\n"
+
+
 def test_another_command_with_the_key_is_refused(daemon: RawDaemon) -> None:
     daemon.bash("true", idempotency_key="taken")
     error = daemon.fail("bash", {"command": "echo other", "idempotency_key": "taken"})

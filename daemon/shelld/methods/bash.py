@@ -184,7 +184,8 @@ async def _answer_again(
 async def _wait_with_timeout(context: RequestContext, params: BashParams, shell: Shell) -> None:
     """Wait for the end of a command that has no limits.
 
-    At the timeout, kill the command if the policy of the timeout says so. Otherwise, return.
+    At the timeout, kill the command if the policy of the timeout says so, and no other call waits
+    for the command. Otherwise, return.
     """
 
     def is_over() -> bool:
@@ -194,7 +195,7 @@ async def _wait_with_timeout(context: RequestContext, params: BashParams, shell:
     assert policy is not None
     with anyio.move_on_after(policy.timeout_ms / 1000):
         await shell.wait_until(is_over)
-    if policy.action == "kill" and not is_over():
+    if policy.action == "kill" and shell.repeats == 1 and not is_over():
         # Later answers about this command name the timeout that has ended it.
         shell.timeout_ms = policy.timeout_ms
         await shell.end_tree(None, policy.grace_ms, ShellEvent.TIMED_OUT)
