@@ -89,7 +89,8 @@ ERRORS = {
     ErrorKind.INTERNAL_ERROR: ("The daemon has failed. The log has the reason.", ""),
     ErrorKind.CANCELLED: (
         "The request was cancelled. Its command was killed, unless it ended at that moment.",
-        "`survivors`, if a process of the command survives",
+        "`survivors`, if a process of the command survives; `bash_id`, if a command with an "
+        "`idempotency_key` goes on at a target",
     ),
     ErrorKind.TIMEOUT: (
         "The command was killed at its `timeout` or `idle_timeout`.",

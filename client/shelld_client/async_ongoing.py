@@ -209,14 +209,14 @@ class AsyncOngoing:
 
         def undo(answer: bytes | ShellError) -> None:
             if isinstance(answer, ShellError):
-                if (again := calls.find_again(self._call)) is None:
-                    return
-                if self._send_later is not None and was_cut(answer):
+                again = calls.find_again(self._call)
+                if self._send_later is not None and again is not None and was_cut(answer):
                     self._send_later(again)
-                elif isinstance(answer, RequestCancelled):
+                elif isinstance(answer, RequestCancelled) and "bash_id" in answer.data:
                     # A daemon that is cancelled while its target starts a command with a key leaves
-                    # the command.
-                    self.send_only(again)
+                    # the command. Kill it by its id, because another request may have begun a
+                    # command with the same key by now.
+                    self.send_only(calls.kill_shell(answer.data["bash_id"], {}))
                 return
             if self._taken_from is not None:
                 ownership = self._connection.ownership

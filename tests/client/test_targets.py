@@ -88,15 +88,13 @@ directory, begun = sys.argv[1], None
 for line in sys.stdin:
     message = json.loads(line)
     answer = {"jsonrpc": "2.0", "id": message.get("id"), "result": {}}
-    if message["method"] == "bash" and not message["params"].get("key_must_exist"):
+    if message["method"] == "bash":
         begun = message["id"]
         open(directory + "/begun", "w").close()
         continue
-    if message["method"] == "bash":
-        running = {"command": "", "status": "running", "pid": 1, "message": "", "prompt": None}
-        answer["result"] = {"bash_id": "box:shell_1", **running}
     if message["method"] == "$/cancelRequest":
-        error = {"code": -32800, "message": "Request cancelled", "data": {"kind": "cancelled"}}
+        data = {"kind": "cancelled", "bash_id": "box:shell_1"}
+        error = {"code": -32800, "message": "Request cancelled", "data": data}
         answer = {"jsonrpc": "2.0", "id": begun, "error": error}
     if message["method"] == "kill_shell":
         open(directory + "/killed_" + message["params"]["shell_id"], "w").close()
@@ -121,3 +119,33 @@ async def test_job_kills_a_command_that_its_cancelled_start_has_left_at_a_target
         with anyio.fail_after(60):
             while not (tmp_path / "killed_box:shell_1").exists():
                 await anyio.sleep(0.01)
+
+
+async def test_job_goes_on_if_its_cancelled_start_is_repeated_while_its_target_connects(
+    tmp_path: Path,
+) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    options: Any = {"target": "box", "idempotency_key": "1"}
+
+    async def cancel_while_connecting(shell: AsyncClient, scope: anyio.CancelScope) -> None:
+        while (await shell.list_targets())[0].state != "connecting":
+            await anyio.sleep(0.01)
+        scope.cancel()
+
+    async def let_connect() -> None:
+        await anyio.to_thread.run_sync(gate.write_text, "go\n")
+
+    async with AsyncClient.spawn(DAEMON_COMMAND) as shell, anyio.create_task_group() as tasks:
+        wait_then_run = ["sh", "-c", 'read -r go < "$0"; exec "$@"', str(gate), *DAEMON_COMMAND]
+        await shell.add_target("box", wait_then_run)
+        with anyio.CancelScope() as scope:
+            tasks.start_soon(cancel_while_connecting, shell, scope)
+            async with shell.start("sleep 300", **options):
+                pass
+        tasks.start_soon(let_connect)
+        async with shell.start("sleep 300", **options) as job:
+            # Requests of the cancelled start would come before these.
+            for _ in range(3):
+                await shell.bash("true", target="box", session=None)
+            assert (await job.output()).is_running

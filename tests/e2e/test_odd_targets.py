@@ -156,18 +156,19 @@ def test_request_that_succeeds_although_it_was_cancelled_is_undone(
 
 
 @pytest.mark.parametrize(
-    ("method", "params", "result"),
+    ("method", "params", "result", "left"),
     [
         (
             "bash",
             {"command": "true", "run_in_background": True},
             '{"bash_id":"far","status":"running"}',
+            "kept-bash:far",
         ),
-        ("subscribe", {"events": ["exit"]}, '{"subscription":"far"}'),
+        ("subscribe", {"events": ["exit"]}, '{"subscription":"far"}', None),
     ],
 )
 def test_cancelled_request_with_a_key_is_not_undone(
-    hub: RawDaemon, method: str, params: Json, result: str
+    hub: RawDaemon, method: str, params: Json, result: str, left: str | None
 ) -> None:
     event = """b'{"jsonrpc":"2.0","method":"shell/begun","params":{"subscription":"far"}}\\n'"""
     late = f"out({event}) or sys.stdin.buffer.readline() and answer(i, b'{result}')"
@@ -178,7 +179,8 @@ def test_cancelled_request_with_a_key_is_not_undone(
     call = hub.request(method, {"target": name, "idempotency_key": "mine", **params})
     assert hub.receive()["method"] == "shell/begun"
     hub.notify("$/cancelRequest", {"id": call})
-    assert hub.answer(call)["error"]["code"] == -32800
+    error = hub.answer(call)["error"]
+    assert (error["code"], error["data"].get("bash_id")) == (-32800, left)
     # A request to undo this would come before the next request.
     assert hub.call("list_shells", {"target": name})["seen"] == [method, "list_shells"]
 

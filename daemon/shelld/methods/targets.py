@@ -209,7 +209,8 @@ async def _pass_on(context: RequestContext, method: str, target: Target, members
         except anyio.get_cancelled_exc_class():
             if call.result is not None and not call.is_left:
                 # The cancellation has come too late for the target.
-                await _undo(link, method, members, call.result)
+                left = await _undo(link, method, members, call.result)
+                context.error_data = {"bash_id": f"{target.name}:{left}"} if left else {}
             raise
         except PassedOnError as error:
             if method == "bash":
@@ -236,24 +237,27 @@ async def _pass_on(context: RequestContext, method: str, target: Target, members
         raise target_lost(target.name, message, maybe_started=True, text="") from None
 
 
-async def _undo(link: Link, method: str, members: Members, result: bytes) -> None:
+async def _undo(link: Link, method: str, members: Members, result: bytes) -> str | None:
     """End what a request has begun at a target, because its client will not learn of it.
 
     Leaves a command or a subscription with an idempotency key. The client can find it again, and an
-    earlier request may have begun it.
+    earlier request may have begun it. Return the id of a command that is left.
     """
     try:
         begun = decode(result, _begun)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return
+        return None
     params: Mapping[str, str | None]
     if method == "bash" and begun.status == "running" and "idempotency_key" not in members:
         undo, params = "kill_shell", {"shell_id": begun.bash_id}
+    elif method == "bash" and begun.status == "running":
+        return begun.bash_id
     elif method == "subscribe" and not members.keys() & {"subscription", "idempotency_key"}:
         undo, params = "unsubscribe", {"subscription": begun.subscription}
     else:
-        return
+        return None
     await link.undo(undo, encode(params))
+    return None
 
 
 async def _note_events(
