@@ -291,6 +291,29 @@ async def test_leftovers_that_end_before_the_exit_event_is_sent_are_reported() -
     assert subscription.is_over
 
 
+async def test_leftovers_that_end_during_the_last_looks_are_reported() -> None:
+    shell, client = running_shell(), Client()
+    options = structs.replace(OPTIONS, bash_id="x", events=frozenset({"leftover"}))
+    subscription = Subscription("sub_1", options, client, 1, lambda _task: None)
+    feed = Feed(shell, subscription, cast("Manager", FakeManager()))
+
+    async def look_until_empty() -> None:
+        await shell.wait_until(lambda: shell.is_empty)
+
+    feed.add_follower(look_until_empty)
+    async with anyio.create_task_group() as group:
+        group.start_soon(feed.run)
+        await anyio.wait_all_tasks_blocked()
+        shell.leftover = [7]
+        shell.end(0, None)
+        shell.notify()
+        await anyio.wait_all_tasks_blocked()
+        shell.leftover = []
+        shell.become_empty()
+    assert [each.leftover for each in client.received] == [[]]
+    assert subscription.is_over
+
+
 async def test_feed_is_woken_once_a_slow_client_has_read() -> None:
     shell, client = running_shell(), BusyClient()
     feed = feed_of(shell, client)

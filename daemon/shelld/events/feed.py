@@ -76,6 +76,10 @@ class Feed:
         # The scope of the followers' last looks, after the end of the command.
         self._last_looks: anyio.CancelScope | None = None
         self._followers: list[Callable[[], Awaitable[None]]] = []
+        # Whether the end left processes that no event names. They may end before `_send_end`.
+        self._has_untold_leftover = False
+        if "leftover" in self._options.events and "exit" not in self._options.events:
+            self.add_follower(self._note_leftover)
 
     def add_follower(self, run: Callable[[], Awaitable[None]]) -> None:
         """Add a follower, which returns when the shell has ended.
@@ -323,7 +327,7 @@ class Feed:
             if not leftover:
                 # To a client, this is the last event, even if the shell is not empty yet.
                 self._note_last_event()
-        if leftover:
+        if leftover or self._has_untold_leftover:
             # A later event must report which of these processes are left, even if none of them is
             # left.
             self._told_leftover = None
@@ -343,6 +347,12 @@ class Feed:
         wants = "leftover" in self._options.events and self.shell.has_ended
         may_change = self._told_leftover != [] or not self.shell.is_empty
         return wants and may_change and not self.subscription.is_over
+
+    async def _note_leftover(self) -> None:
+        """Record whether the command leaves processes. The answer to the request names them."""
+        shell = self.shell
+        await shell.wait_until(lambda: self._has_ended)
+        self._has_untold_leftover = bool(shell.leftover) and not shell.is_empty
 
     async def _follow_leftover(self) -> None:
         shell = self.shell
