@@ -38,4 +38,4 @@ async def test_command_that_ends_just_after_it_closes_its_input_has_ended(
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(open_when_blocked, gate)
             result = await bash_output(context, params)
-        assert (result.reached, result.reason, result.is_running) == ("exit", None, False)
+            assert (result.reached, result.reason, result.is_running) == ("exit", None, False)

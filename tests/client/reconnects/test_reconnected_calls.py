@@ -397,9 +397,11 @@ async def test_background_start_that_is_cancelled_while_it_is_repeated_goes_on(
 ) -> None:
     async with AsyncClient.attach("work", env=user.env, reconnect=True) as client:
         shell = cast("Shell", client)
-        options: Any = {"idempotency_key": "1", "run_in_background": True}
-        await cancel_lost_call(shell, partial(client.bash, "sleep 300", **options))
-        found: Any = await client.bash("sleep 300", **options, key_must_exist=True)
+        start = partial(client.bash, "sleep 300", idempotency_key="1", run_in_background=True)
+        await cancel_lost_call(shell, start)
+        found = await client.bash(
+            "sleep 300", idempotency_key="1", run_in_background=True, key_must_exist=True
+        )
         assert found.status == "running"
 
 
