@@ -136,6 +136,18 @@ def test_request_that_is_no_longer_the_owner_gives_nothing_back() -> None:
     assert not any(vars(ownership).values())
 
 
+def continuation(connection: Connection[Mailbox]) -> Ongoing:
+    """Send a request that continues the subscription."""
+    return Ongoing(
+        connection,
+        lambda _frame: None,
+        Mailbox(),
+        calls.subscribe({"subscription": NAME}),
+        check=lambda: None,
+        check_taker=lambda: None,
+    )
+
+
 def test_interrupted_continuation_is_undone_once_and_leaves_nothing() -> None:
     connection: Connection[Mailbox] = Connection()
     given_back = list[str]()
@@ -148,14 +160,7 @@ def test_interrupted_continuation_is_undone_once_and_leaves_nothing() -> None:
     ownership, reader = Recording(), connection.new_id()
     connection.ownership = ownership
     ownership.claim(NAME, reader)
-    ongoing = Ongoing(
-        connection,
-        lambda _frame: None,
-        Mailbox(),
-        calls.subscribe({"subscription": NAME}),
-        check=lambda: None,
-        check_taker=lambda: None,
-    )
+    ongoing = continuation(connection)
     answer = b'{"jsonrpc":"2.0","id":2,"result":{"subscription":"%s"}}\n' % NAME.encode()
     for mailbox, result in connection.receive(answer):
         mailbox.put(result)
@@ -170,14 +175,7 @@ def test_interrupted_continuation_is_undone_once_and_leaves_nothing() -> None:
 
 def test_request_that_has_withdrawn_claims_nothing_when_it_is_answered() -> None:
     connection: Connection[Mailbox] = Connection()
-    ongoing = Ongoing(
-        connection,
-        lambda _frame: None,
-        Mailbox(),
-        calls.subscribe({"subscription": NAME}),
-        check=lambda: None,
-        check_taker=lambda: None,
-    )
+    ongoing = continuation(connection)
     ongoing.withdraw()
     answer = b'{"jsonrpc":"2.0","id":1,"result":{"subscription":"%s"}}\n' % NAME.encode()
     for mailbox, result in connection.receive(answer):

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from lasting import Lasting, daemon_pid, lasting_user, wait_for_end
 from shelld.lasting.handshake import HANDSHAKE, Hello, Reply, decode, receive, send
 from shelld.lasting.place import Place, PlaceError
 from shelld_protocol.about import PROTOCOL
-from support import DAEMON_COMMAND, RawDaemon, is_alive, wait_for
+from support import DAEMON_COMMAND, RawDaemon, is_alive, stopped, wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -30,16 +30,6 @@ NOBODY = 65534
 def user(tmp_path: Path) -> Generator[Lasting]:
     with lasting_user(tmp_path) as user:
         yield user
-
-
-@contextmanager
-def stopped(pid: int) -> Generator[None]:
-    """Stop a process for the block, as a suspension would."""
-    os.kill(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        os.kill(pid, signal.SIGCONT)
 
 
 def has_no_client(user: Lasting) -> bool:

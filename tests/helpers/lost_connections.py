@@ -18,6 +18,7 @@ import pytest
 from both_clients import Shell, client_of
 from lasting import Lasting
 from shelld_client import AsyncClient, ShellError
+from support import stopped
 
 # The kind of event loop makes a difference only where `AsyncClient` waits, so only the tests of
 # such waits have this mark.
@@ -62,13 +63,10 @@ def occupied(user: Lasting, shell: Shell) -> Generator[None]:
         yield
 
 
-@contextmanager
-def stopped(pid: int) -> Generator[None]:
-    os.kill(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        os.kill(pid, signal.SIGCONT)
+async def wait_until_command_runs(shell: Shell) -> None:
+    """Wait until bash has started for at least one command."""
+    while not [each for each in await shell.list_shells() if each.pid]:
+        await anyio.sleep(0.01)
 
 
 async def begin_to_attach_again(shell: Shell) -> None:
@@ -105,8 +103,7 @@ async def cancel_lost_call(
                 stack.enter_context(stopped(daemon))
             tasks.start_soon(call)
             if runs:
-                while not [each for each in await shell.list_shells() if each.pid]:
-                    await anyio.sleep(0.01)
+                await wait_until_command_runs(shell)
                 stack.enter_context(stopped(daemon))
             while not (runs or has_unread_input(daemon)):
                 await anyio.sleep(0.01)

@@ -91,6 +91,16 @@ def is_alive(pid: int) -> bool:
     return stat.rpartition(")")[2].split()[0] not in ("Z", "X")
 
 
+@contextlib.contextmanager
+def stopped(pid: int) -> Generator[None]:
+    """Stop a process for the block, as a suspension would."""
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
 def children(pid: int) -> list[int]:
     """Return the pids of the children of `pid`."""
     found: list[int] = []

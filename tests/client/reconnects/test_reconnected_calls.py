@@ -25,6 +25,7 @@ from lost_connections import (
     has_lost_connection,
     lose_connection,
     occupied,
+    wait_until_command_runs,
 )
 from shelld_client import (
     AsyncClient,
@@ -37,7 +38,7 @@ from shelld_client import (
     calls,
 )
 from shelld_client.link import Link
-from support import Gate, is_alive, wait_for
+from support import Gate, is_alive, stopped, wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(method="thread")]
 
@@ -54,8 +55,7 @@ async def lose_under_way(shell: Shell, method: str, *args: Any, **options: Any) 
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(call)
-        while not [each for each in await shell.list_shells() if each.pid]:
-            await anyio.sleep(0.01)
+        await wait_until_command_runs(shell)
         lose_connection(shell)
     return found[0]
 
@@ -164,13 +164,10 @@ async def test_next_call_repeats_a_cancelled_attempt_to_attach(attached: Attache
     async with attached() as shell:
         pid = (await shell.server_info()).pid
         lose_connection(shell)
-        os.kill(pid, signal.SIGSTOP)
-        try:
+        with stopped(pid):
             with anyio.move_on_after(0.3) as scope:
                 await shell.ping()
             assert scope.cancelled_caught
-        finally:
-            os.kill(pid, signal.SIGCONT)
         await shell.ping()
 
 
@@ -325,8 +322,7 @@ async def test_call_that_waits_during_a_second_loss_is_reported_lost(user: Lasti
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(call)
-            while not [each for each in await shell.list_shells() if each.pid]:
-                await anyio.sleep(0.01)
+            await wait_until_command_runs(cast("Shell", shell))
             # Hold this lock, as each waiting task does for a moment after an attempt to attach
             # again.
             async with vars(shell)["_replacing"]:
@@ -419,8 +415,7 @@ async def test_call_with_a_key_that_is_cancelled_when_its_connection_is_lost_lea
     async with AsyncClient.attach("work", env=user.env, reconnect=True) as client:
         shell = cast("Shell", client)
         task = asyncio.create_task(client.bash("sleep 300", idempotency_key="1"))
-        while not [each for each in await shell.list_shells() if each.pid]:
-            await anyio.sleep(0.01)
+        await wait_until_command_runs(shell)
         monkeypatch.setattr(AsyncClient, "_fail", cancel_first)
         lose_connection(shell)
         with pytest.raises(asyncio.CancelledError):
