@@ -36,6 +36,21 @@ def interrupts_are_exceptions() -> Iterator[None]:
     signal.signal(signal.SIGINT, handler)
 
 
+@pytest.fixture(autouse=True)
+def finalisers_may_be_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Do not report an interrupt that Python raises in a finaliser, where nobody can catch it.
+
+    An answer that comes early can make the interrupted code drop the last reference to an object.
+    """
+    report = sys.unraisablehook
+
+    def hook(unraisable: sys.UnraisableHookArgs) -> None:
+        if unraisable.exc_type is not KeyboardInterrupt:
+            report(unraisable)
+
+    monkeypatch.setattr(sys, "unraisablehook", hook)
+
+
 class Interrupter:
     """This object sends SIGINT to this thread at the n-th interpreter step in the client's code.
 

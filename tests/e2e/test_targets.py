@@ -33,12 +33,22 @@ FAR = [*DAEMON_COMMAND, "--stdio"]
 
 
 @pytest.fixture(scope="module")
-def hub() -> Iterator[RawDaemon]:
-    """A daemon that the tests share. It has two targets, of which `box` is connected."""
+def shared_hub() -> Iterator[RawDaemon]:
     targets = [f"--target={name}={shlex.join(FAR)}" for name in ("box", "other")]
     with raw_daemon(*targets) as daemon:
         daemon.bash("true", target="box")
         yield daemon
+
+
+@pytest.fixture
+def hub(shared_hub: RawDaemon) -> Iterator[RawDaemon]:
+    """A daemon that the tests share. It has two targets, of which `box` is connected."""
+    yield shared_hub
+    # Each test receives all events that it has asked for.
+    shared_hub.call("ping")
+    left = shared_hub.unclaimed
+    shared_hub.forget_answers()
+    assert left == []
 
 
 @contextlib.contextmanager
@@ -222,13 +232,15 @@ def test_name_of_a_lost_subscription_is_not_used_again(hub: RawDaemon) -> None:
 
 
 def test_target_can_be_given_together_with_an_id_of_the_target(hub: RawDaemon) -> None:
-    bash_id = hub.bash("true", target="box")["bash_id"]
+    bash_id = hub.background("sleep 300", target="box")
     params = {"target": "box", "bash_id": bash_id, "events": ["leftover"]}
     name = hub.call("subscribe", params)["subscription"]
     again = hub.call("subscribe", {"target": "box", "subscription": name})
     assert (again["subscription"], again["bash_id"]) == (name, bash_id)
     error = hub.fail("subscribe", {**params, "target": "other"})
     assert error["data"]["parameter"] == "target"
+    hub.call("unsubscribe", {"subscription": name})
+    hub.call("kill_shell", {"bash_id": bash_id, "grace": 0})
 
 
 def test_subscription_to_all_shells_of_a_target(hub: RawDaemon) -> None:
