@@ -56,6 +56,15 @@ def test_guard_knows_session_variables(daemon: RawDaemon) -> None:
     assert daemon.fail("bash", {"command": "dd of=sdzz9"})["code"] == 1002
 
 
+def test_command_is_judged_again_if_its_session_was_closed(daemon: RawDaemon) -> None:
+    daemon.bash("dd() { :; }", session="closed")
+    # The guard needs a thread for a command of this length, so the daemon closes the session first.
+    slow = f"dd if=/nonexistent of={NO_DISK}; : {'x y ' * 50_000}"
+    judged = daemon.request("bash", {"command": slow, "session": "closed"})
+    daemon.call("close_session", {"session": "closed"})
+    assert daemon.answer(judged)["error"]["code"] == 1002
+
+
 def test_guard_knows_functions_that_a_bash_inherits(daemon: RawDaemon) -> None:
     write = "{ dd of=$1; }"
     daemon.bash(f"f() {write}; export -f f; g() {write}; h() {{ f $1; }}; export -f h")

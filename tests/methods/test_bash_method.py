@@ -8,8 +8,10 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from shelld.methods.bash import bash, is_answerable, run_for_answer
+from shelld.guard.verdict import Verdict
+from shelld.methods.bash import MAX_JUDGEMENTS, bash, is_answerable, run_for_answer
 from shelld.methods.context import Daemon, LargeAnswers, RequestContext
+from shelld.methods.guard import admit
 from shelld.methods.sessions import get_session
 from shelld.output.retention import ShellOutput
 from shelld.process.options import Options
@@ -51,6 +53,30 @@ async def test_output_is_pinned_until_the_answer_is_made() -> None:
         with pytest.raises(RpcError, match="no room"):
             await run_for_answer(context, BashParams("true"), fail)
         assert [output.is_pinned for output in outputs] == [False, False]
+
+
+@pytest.mark.parametrize(("changes", "judgements"), [(0, 1), (1, 2), (100, MAX_JUDGEMENTS)])
+async def test_command_is_judged_again_if_its_session_has_changed(
+    changes: int, judgements: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count = 0
+
+    async def admit_and_change(context: RequestContext, params: BashParams) -> Verdict:
+        nonlocal count
+        verdict = await admit(context, params)
+        if params.command == "echo $x":
+            count += 1
+            if count <= changes:
+                await bash(RequestContext(context.daemon), BashParams(f"x={count}"))
+        return verdict
+
+    monkeypatch.setattr("shelld.methods.bash.admit", admit_and_change)
+    async with Manager() as manager:
+        context = RequestContext(Daemon(Options(), manager))
+        answer = await bash(context, BashParams("echo $x"))
+        assert isinstance(answer, BashResult)
+        assert count == judgements
+        assert answer.stdout.strip() == str(min(changes, judgements) or "")
 
 
 async def test_command_sent_at_the_end_of_another_starts_in_its_state(

@@ -6,19 +6,20 @@ client would know of the command.
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import anyio
 import anyio.lowlevel
 
 from shelld.audit import AuditRecord, timestamp
-from shelld.guard.verdict import Verdict
 from shelld.limits.members import LIMIT_REASONS
 from shelld.methods.bash_results import result_of
-from shelld.methods.bash_start import start_request, timeout_policy, with_text_stdin
+from shelld.methods.bash_start import Admitted, start_request, timeout_policy, with_text_stdin
 from shelld.methods.context import RequestContext
 from shelld.methods.events import notifying
 from shelld.methods.guard import admit
@@ -27,10 +28,11 @@ from shelld.methods.input import typed_first
 from shelld.methods.once import start_once
 from shelld.process.logs import Log
 from shelld.sessions.text import check_text
+from shelld.shells.launch import StateChangedError
 from shelld.shells.lifecycle import ShellEvent, ShellStatus
 from shelld.shells.shell import Shell
 from shelld.shells.starting import raise_failure, wait_for_start
-from shelld.terminals.typed import NOTHING_TYPED, TypedLine
+from shelld.terminals.typed import NOTHING_TYPED
 from shelld.waits.watch import watch
 from shelld_protocol.errors import ErrorKind, RpcError, invalid_params
 from shelld_protocol.shell_methods import (
@@ -44,6 +46,11 @@ from shelld_protocol.structs import GuardVerdict
 logger = Log("shelld.guard")
 
 T = TypeVar("T")
+
+# The guard judges a command again if another command has changed the session before the command
+# starts. After this many judgements, the command starts in the session's present state. Otherwise,
+# a command might never start in a session that other commands change all the time.
+MAX_JUDGEMENTS: Final = 4
 
 
 async def bash(
@@ -86,14 +93,19 @@ async def run_for_answer(
     that has no timeout in `params`; without `timeout_ms`, the daemon's default applies. Raises
     `RpcError`.
     """
-    verdict, typed = await _admitted(context, params)
-    if verdict.verdict == "block":
-        logger.warning("a dangerous command runs, because the guard only warns: %s", verdict.rule)
-    request = start_request(context, params, verdict, typed, timeout_ms)
-    manager = context.daemon.manager
-    with notifying(context, params) as begin_events:
-        shell = await manager.start(request)
-        return await _answer(context, params, shell, begin_events, make_answer)
+    manager, is_judged = context.daemon.manager, context.daemon.options.guard != "off"
+    for count in itertools.count(1):
+        admitted = await _admitted(context, params)
+        if not is_judged or count == MAX_JUDGEMENTS:
+            admitted = admitted._replace(judged_state=None)
+        request = start_request(context, params, admitted, timeout_ms)
+        with suppress(StateChangedError), notifying(context, params) as begin_events:
+            shell = await manager.start(request)
+            if admitted.verdict.verdict == "block":
+                rule = admitted.verdict.rule
+                logger.warning("a dangerous command runs, because the guard only warns: %s", rule)
+            return await _answer(context, params, shell, begin_events, make_answer)
+    raise AssertionError
 
 
 async def _answer(
@@ -240,7 +252,7 @@ def is_answerable(shell: Shell) -> bool:
 
 async def dry_run(context: RequestContext, params: BashParams) -> DryRunResult:
     """Validate and judge a command. Raises `RpcError` (invalid_params, blocked)."""
-    verdict = (await _admitted(context, params))[0].verdict
+    verdict = (await _admitted(context, params)).verdict.verdict
     _log(context, params, "dry_run", verdict)
     return DryRunResult(
         dry_run=True,
@@ -251,19 +263,19 @@ async def dry_run(context: RequestContext, params: BashParams) -> DryRunResult:
     )
 
 
-async def _admitted(context: RequestContext, params: BashParams) -> tuple[Verdict, TypedLine]:
-    """If the guard lets the command run, return the guard's verdict and the unfinished line of
-    `stdin`.
-
-    Raises `RpcError` (invalid_params, blocked).
-    """
+async def _admitted(context: RequestContext, params: BashParams) -> Admitted:
+    """Validate and judge a command. Raises `RpcError` (invalid_params, blocked)."""
     # Text that was decoded from base64 is always valid, so do not check it.
     stdin = params.stdin if params.stdin_base64 is None else None
     check_text(params.command, params.cwd, params.env, stdin)
-    await context.daemon.manager.sessions.look_at(params.session).settle_all()
+    sessions = context.daemon.manager.sessions
+    await sessions.look_at(params.session).settle_all()
+    # Look again, because the session may have been closed meanwhile.
+    state = sessions.look_at(params.session).state
     try:
         verdict = await admit(context, params)
-        return verdict, await typed_first(context, params) if params.stdin else NOTHING_TYPED
+        typed = await typed_first(context, params) if params.stdin else NOTHING_TYPED
+        return Admitted(verdict, typed, state)
     except RpcError as error:
         if error.kind is ErrorKind.BLOCKED:
             _log(context, params, "blocked", "block")

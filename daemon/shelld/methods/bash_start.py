@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 from functools import partial
+from typing import NamedTuple
 
 import msgspec
 
@@ -17,6 +18,7 @@ from shelld.methods.context import RequestContext
 from shelld.output.text import STEP_BYTES
 from shelld.sandbox.policy import tightened
 from shelld.sandbox.sandboxes import SandboxKey
+from shelld.sessions.state import ShellState
 from shelld.sessions.text import to_text
 from shelld.shells.launch import StartRequest, TimeoutPolicy
 from shelld.terminals.pty import Size
@@ -27,6 +29,18 @@ from shelld_protocol.shell_methods import BashParams
 
 # The name of the terminfo entry that describes the terminals of commands.
 TERM = "xterm-256color"
+
+
+class Admitted(NamedTuple):
+    """What is known about a command that the guard has admitted.
+
+    `typed` describes the unfinished line of the command's stdin. The command starts only if
+    `judged_state` is still the state of its session; None means any state.
+    """
+
+    verdict: Verdict
+    typed: TypedLine
+    judged_state: ShellState | None
 
 
 async def with_text_stdin(params: BashParams) -> BashParams:
@@ -58,14 +72,11 @@ def _decoded(text: str) -> str:
 def start_request(
     context: RequestContext,
     params: BashParams,
-    verdict: Verdict,
-    typed: TypedLine,
+    admitted: Admitted,
     timeout_ms: int | None,
 ) -> StartRequest:
-    """Return the `StartRequest` for a request that the guard has admitted.
-
-    `typed`: the unfinished line of the command's stdin. `timeout_ms`: see `run_for_answer`.
-    """
+    """Return the `StartRequest` for a command. `timeout_ms`: see `run_for_answer`."""
+    verdict = admitted.verdict
     sandbox = None if params.sandbox is None else _sandbox(context, params, params.sandbox)
     env = _with_terminal(params.env) if params.tty else params.env
     return StartRequest(
@@ -75,7 +86,7 @@ def start_request(
         cwd=params.cwd,
         env=_with_proxy(context, params, sandbox, env),
         stdin=params.stdin,
-        typed=typed,
+        typed=admitted.typed,
         terminal=Size(params.rows, params.cols) if params.tty else None,
         open_stdin=params.open_stdin,
         merge=params.merge,
@@ -85,6 +96,7 @@ def start_request(
         verdict=verdict.verdict,
         warning=verdict.reason if verdict.verdict == "block" else None,
         sandbox=sandbox,
+        judged_state=admitted.judged_state,
     )
 
 

@@ -39,7 +39,7 @@ from shelld.sessions.sessions import Sessions
 from shelld.sessions.text import current_directory
 from shelld.shells.deadlines import START_TIMEOUT_S
 from shelld.shells.ids import ShellIds
-from shelld.shells.launch import CommandLaunch, Launch, StartRequest
+from shelld.shells.launch import CommandLaunch, Launch, StartRequest, StateChangedError
 from shelld.shells.life import Life
 from shelld.shells.links import Links
 from shelld.shells.moments import Moment
@@ -155,9 +155,12 @@ class Runtime:
         """Hand a command to a spare shell or to a runner.
 
         Waits while `MAX_STARTING` other commands are starting. Raises OSError, and `RpcError`
-        (shutting_down, spawn_failed, unavailable, resource_exhausted).
+        (shutting_down, spawn_failed, unavailable, resource_exhausted). Raises StateChangedError if
+        the session no longer has `request.judged_state`.
         """
         session = self.sessions.get(request.session)
+        # Check before a spare shell is taken, because a later failure would waste the spare shell.
+        self._check(session, request)
         key = request.sandbox or session.sandbox
         place = self.places.outside if key is None else await self.places.enter(key)
         session.is_used = True
@@ -204,7 +207,7 @@ class Runtime:
         Discards the spare shell after a failure.
         """
         life, shell = spare.life, spare.life.shell
-        self._check_open(session)
+        self._check(session, request)
         launch = spare.launch
         shell.begin()
         try:
@@ -240,7 +243,7 @@ class Runtime:
         """Hand the command to a runner. Nothing is awaited here."""
         member: Member | None = None
         try:
-            self._check_open(session)
+            self._check(session, request)
             member = self._admit(session, place)
             restrictions = None if member is None else member.restrictions
             launch = CommandLaunch(request, session, self._options.bash, restrictions, place.files)
@@ -274,12 +277,17 @@ class Runtime:
             raise unavailable("memory_bytes with a private /tmp", "a cgroup", _TMP_HINT)
         return member
 
-    def _check_open(self, session: Session) -> None:
-        """Raise `RpcError` if the manager or the session was closed while the start waited."""
+    def _check(self, session: Session, request: StartRequest) -> None:
+        """Raise `RpcError` if the manager or the session was closed while the start waited.
+
+        Raises StateChangedError if the session no longer has `request.judged_state`.
+        """
         if not self._is_open:
             raise shutting_down()
         if not self.sessions.is_current(session):
             raise session_closed()
+        if request.judged_state not in (None, session.state):
+            raise StateChangedError
 
     def _start_spare(self, session: Session) -> Spare:
         place = self.places.ready(session.sandbox)
