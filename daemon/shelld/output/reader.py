@@ -40,7 +40,7 @@ T = TypeVar("T")
 # joined.
 _BASE64_STEP_BYTES: Final = 3 * STEP_BYTES // 4
 # A read of at most this size does not wait for the steps of other reads.
-_SMALL_BYTES: Final = 32 * 1024
+_SMALL_BYTES: Final = 8 * 1024
 
 
 # -- a range ----------------------------------------------------------------------------------
