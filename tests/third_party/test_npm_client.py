@@ -9,11 +9,13 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from installed import NODE_MODULES, node, npm_package
+from lasting import lasting_user
 from shelld_client import __version__
 from shelld_protocol.methods import METHODS
 from support import DAEMON_COMMAND, is_alive
@@ -23,6 +25,7 @@ OLDEST_NODE = 20
 SCRIPT = Path(__file__).with_name("npm_client.mjs")
 PEERS_SCRIPT = SCRIPT.with_name("npm_peers.mjs")
 EVENTS_SCRIPT = SCRIPT.with_name("npm_events.mjs")
+RESTARTS_SCRIPT = SCRIPT.with_name("npm_restarts.mjs")
 NO_MESSAGE = "the daemon wrote something else than messages"
 
 
@@ -170,10 +173,33 @@ def test_subscriptions_have_an_end_and_one_reader(package: Path) -> None:
     }
 
 
-def _found_by(script: Path, package: Path, *arguments: str) -> object:
+@pytest.mark.slow
+def test_directories_outlive_a_daemon_and_shells_outlive_a_client(
+    package: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "of the sessions"
+    folder.mkdir()
+    odd = f'{folder}/it\'s a "directory"'
+    with lasting_user(tmp_path) as user:
+        found = _found_by(RESTARTS_SCRIPT, package, str(folder), *DAEMON_COMMAND, env=user.env)
+    assert found == {
+        "directory": "/usr\n",
+        "restarts": [
+            ["DaemonExited", {"main": "/usr", "streamed": odd}],
+            ["DaemonExited", {}],
+        ],
+        "forgotten": True,
+        "attached": [True, "/usr 1\n"],
+    }
+
+
+def _found_by(
+    script: Path, package: Path, *arguments: str, env: Mapping[str, str] | None = None
+) -> object:
     program = package / "dist" / "index.js"
     ended = subprocess.run(
         [node(OLDEST_NODE), str(script), str(program), *arguments],
+        env=env,
         capture_output=True,
         text=True,
         timeout=100,

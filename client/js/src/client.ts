@@ -27,11 +27,20 @@ export interface ClientOptions extends ConnectionOptions {
    */
   restart?: boolean;
   /**
-   * Called once for each new daemon, before the daemon takes calls. `cause` says how the last
-   * daemon ended. An exception becomes a warning of the process, and so does a rejection of a promise
-   * that it returns.
+   * If true, a new daemon creates the sessions in which `bash` and `stream` have run commands again,
+   * each in its last directory. Sessions at targets are lost.
    */
-  onRestart?: (cause: DaemonExited) => void | Promise<void>;
+  keepDirectories?: boolean;
+  /**
+   * Called once for each new daemon, before the daemon takes calls. `cause` says how the last
+   * daemon ended, and `directories` maps each session that was created again to its directory. An
+   * exception becomes a warning of the process, and so does a rejection of a promise that this
+   * function returns.
+   */
+  onRestart?: (
+    cause: DaemonExited,
+    directories: ReadonlyMap<string, string>,
+  ) => void | Promise<void>;
 }
 
 /** Options of a command, besides its text. */
@@ -62,7 +71,7 @@ export class Client implements AsyncDisposable {
     // If no restart is necessary, the request is sent before this method returns.
     const connection = ready instanceof Connection ? ready : await ready;
     const result = await connection.request(method, params, { signal });
-    if (this.#options.restart) this.#memory.note(method, params);
+    this.#memory.note(method, params, result);
     return result;
   }
 
@@ -79,7 +88,13 @@ export class Client implements AsyncDisposable {
   stream(command: string, options: BashOptions & { signal?: AbortSignal } = {}): Stream {
     const { signal, ...params } = options;
     const notify: BashParams["notify"] = ["output", "exit"];
-    return new Stream(this.#whenReady(), { ...params, command, notify }, signal);
+    const given = { ...params, command, notify };
+    const stream = new Stream(this.#whenReady(), given, signal);
+    stream.result.then(
+      (result) => this.#memory.note("bash", given, result),
+      () => {},
+    );
+    return stream;
   }
 
   /**
@@ -160,10 +175,19 @@ export class Client implements AsyncDisposable {
   }
 
   async #replace(connection: Connection, cause: DaemonExited): Promise<Connection> {
+    const restored = new Map<string, string>();
     try {
       await connection.request("ping", {});
       for (const { method, params } of this.#memory.configured) {
         await connection.request(method, params);
+      }
+      if (this.#options.keepDirectories) {
+        for (const [session, directory] of this.#memory.directories) {
+          // The directory may be gone by now.
+          const command = `cd -- ${quoted(directory)}`;
+          const entered = await connection.request("bash", { command, session });
+          if ((entered as BashResult).exitCode === 0) restored.set(session, directory);
+        }
       }
     } catch (error) {
       // The next call tries again.
@@ -172,13 +196,21 @@ export class Client implements AsyncDisposable {
     }
     this.#replacement = this.#cause = null;
     // The daemon is ready, so the calls that wait for it must go on.
-    this.#tellOfRestart(cause).catch((error: unknown) =>
+    this.#tellOfRestart(cause, restored).catch((error: unknown) =>
       process.emitWarning(error instanceof Error ? error : String(error)),
     );
     return connection;
   }
 
-  async #tellOfRestart(cause: DaemonExited): Promise<void> {
-    await this.#options.onRestart?.(cause);
+  async #tellOfRestart(
+    cause: DaemonExited,
+    directories: ReadonlyMap<string, string>,
+  ): Promise<void> {
+    await this.#options.onRestart?.(cause, directories);
   }
+}
+
+/** Quote a word for bash. */
+function quoted(word: string): string {
+  return `'${word.replaceAll("'", String.raw`'\''`)}'`;
 }

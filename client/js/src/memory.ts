@@ -1,9 +1,9 @@
 /**
- * Remembers the configuration that the next daemon gets after a daemon has died. Each target and
- * each session has one entry.
+ * Remembers what the next daemon must know after a daemon has died: the configuration of each target
+ * and session, and the last known directory of each session.
  */
 
-import type { Methods } from "./types.js";
+import type { BashParams, BashResult, Methods } from "./types.js";
 
 type Configuring = "add_target" | "configure_session";
 export type Configuration = { [M in Configuring]: { method: M; params: Methods[M]["params"] } }[Configuring];
@@ -11,9 +11,14 @@ export type Configuration = { [M in Configuring]: { method: M; params: Methods[M
 export class Memory {
   #targets = new Map<string, Methods["add_target"]["params"]>();
   #sessions = new Map<string, Methods["configure_session"]["params"]>();
+  #directories = new Map<string, string>();
 
   /** Record a call that has succeeded. */
-  note<M extends keyof Methods>(method: M, given: Methods[M]["params"]): void {
+  note<M extends keyof Methods>(
+    method: M,
+    given: Methods[M]["params"],
+    result: Methods[M]["result"],
+  ): void {
     const call = { method, params: given } as { method: string; params: unknown };
     if (call.method === "add_target") {
       const params = call.params as Methods["add_target"]["params"];
@@ -23,7 +28,14 @@ export class Memory {
       const params = call.params as Methods["configure_session"]["params"];
       this.#sessions.set(params.session, params);
     } else if (call.method === "close_session") {
-      this.#sessions.delete((call.params as Methods["close_session"]["params"]).session);
+      const { session } = call.params as Methods["close_session"]["params"];
+      this.#sessions.delete(session);
+      this.#directories.delete(session);
+    } else if (call.method === "bash") {
+      const { session } = call.params as BashParams;
+      const { bash_id: id, sessionCwd } = result as Partial<BashResult>;
+      // A colon in the id means that the shell and its directory are at a target.
+      if (sessionCwd && !id?.includes(":")) this.#directories.set(session ?? "main", sessionCwd);
     } else if (call.method === "remove_target") {
       const { name } = call.params as Methods["remove_target"]["params"];
       this.#targets.delete(name);
@@ -43,5 +55,10 @@ export class Memory {
         params,
       })),
     ];
+  }
+
+  /** The directory of each session that has run a command. */
+  get directories(): ReadonlyMap<string, string> {
+    return new Map(this.#directories);
   }
 }
