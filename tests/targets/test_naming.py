@@ -72,6 +72,19 @@ def test_error_keeps_its_code_and_members() -> None:
     assert error.kind is ErrorKind.INTERNAL_ERROR
 
 
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ("Shell shell_1ab takes no input: it", "Shell box:shell_1ab takes no input: it"),
+        ("The terminal of shell in:shell_1 shows", "The terminal of shell box:in:shell_1 shows"),
+        ("Shell limit reached", "Shell limit reached"),
+    ],
+)
+def test_message_of_an_error_names_the_target_of_its_shell(message: str, expected: str) -> None:
+    sent = {"code": 1008, "message": message, "data": {"reason": "ended"}}
+    assert named_error("box", json.dumps(sent).encode()).message == expected
+
+
 def test_error_of_an_inner_target_names_all_targets_on_the_way() -> None:
     sent = {"code": 1011, "message": "gone", "data": {"kind": "target_lost", "target": "in"}}
     error = named_error("box", json.dumps(sent).encode())

@@ -45,6 +45,8 @@ _OF_TARGETS: Final = frozenset({"add_target", "list_targets", "remove_target"})
 _NUMBER: Final = re.compile(rb"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 # The beginning of an id that `request_id_for` has made, up to the end of its number.
 _FAR_ID: Final = re.compile(rb'"([0-9]{1,18})["-]')
+# The id of a shell in the message of an error.
+_SHELL_IN_MESSAGE: Final = re.compile(r"(?<=hell )(?:[\w.-]+:)*shell_\w+")
 _SLICE_BYTES: Final = 1024 * 1024
 
 _members: Final = msgspec.json.Decoder(Members)
@@ -120,8 +122,11 @@ def named_error(target: str, error: bytes) -> PassedOnError:
     if bytes(body.data)[:1] == b"{":
         data = decode(body.data, _members)
     data["message"] = as_raw(body.message)
+    names_shell = data.keys() & {"bash_id", "shell_id"}
     name_ids(data, target)
     message = text_of(data.pop("message")) or ""
+    if not names_shell:
+        message = _SHELL_IN_MESSAGE.sub(rf"{target}:\g<0>", message)
     return PassedOnError(body.code, message, data)
 
 
