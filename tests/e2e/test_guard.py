@@ -63,6 +63,8 @@ def test_command_is_judged_again_if_its_session_was_closed(daemon: RawDaemon) ->
     judged = daemon.request("bash", {"command": slow, "session": "closed"})
     daemon.call("close_session", {"session": "closed"})
     assert daemon.answer(judged)["error"]["code"] == 1002
+    # A refused command does not use the session, so the session stays closed.
+    assert daemon.fail("get_session", {"session": "closed"})["code"] == 1007
 
 
 def test_guard_knows_functions_that_a_bash_inherits(daemon: RawDaemon) -> None:

@@ -158,9 +158,11 @@ class Runtime:
         (shutting_down, spawn_failed, unavailable, resource_exhausted). Raises StateChangedError if
         the session no longer has `request.judged_state`.
         """
-        session = self.sessions.get(request.session)
         # Check before a spare shell is taken, because a later failure would waste the spare shell.
-        self._check(session, request)
+        # Also check before a closed session is created again, because the guard may refuse the
+        # command.
+        self._check(self.sessions.look_at(request.session), request)
+        session = self.sessions.get(request.session)
         key = request.sandbox or session.sandbox
         place = self.places.outside if key is None else await self.places.enter(key)
         session.is_used = True
