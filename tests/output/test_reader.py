@@ -346,6 +346,29 @@ async def test_other_tasks_run_between_the_steps_of_many_reads_in_base64(
     assert "step step" not in " ".join(events)
 
 
+async def test_other_tasks_run_between_many_heads() -> None:
+    stream = stream_of(b"x" * (STEP_BYTES // 2))
+    events = list[str]()
+
+    async def read() -> None:
+        await read_head(stream.store, STEP_BYTES, strip=True, final=True)
+        events.append("head")
+
+    async def tick() -> None:
+        while True:
+            await anyio.lowlevel.checkpoint()
+            events.append("tick")
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(tick)
+        async with anyio.create_task_group() as reads:
+            for _ in range(10):
+                reads.start_soon(read)
+        tasks.cancel_scope.cancel()
+    assert events.count("head") == 10
+    assert "head head" not in " ".join(events)
+
+
 @pytest.mark.parametrize("unit", [b"\x1b", b"\x1b\0", b"\xc2\x9b", b"\x1b]\n"], ids=repr)
 async def test_reading_dense_escapes_yields_more_often(unit: bytes) -> None:
     sequences = 20 * MAX_INTRODUCERS

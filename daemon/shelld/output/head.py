@@ -5,10 +5,10 @@ The read has steps, and other requests run between the steps.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final, NamedTuple
 
-from anyio.lowlevel import checkpoint
-
+from shelld.output.reader import do_step
 from shelld.output.store import StreamStore
 from shelld.output.text import STEP_BYTES, Piece, last_states, read_text
 
@@ -38,23 +38,24 @@ async def read_head(store: StreamStore, max_text_bytes: int, *, strip: bool, fin
     # The longest head that fits together with the suffix. It is the result if the text must be cut.
     cut: Head | None = None
     while True:
-        piece = read_text(store, gathered.end, stop, STEP_BYTES, strip=strip, final=final)
+        step, is_first = min(STEP_BYTES, stop - gathered.end), not gathered.end
+        grow = partial(_grown, store, gathered, stop, strip=strip, final=final)
+        piece, grown = await do_step(grow, step, is_first=is_first)
         if piece.dropped:
             return cut or gathered.head(is_cut=True)
         if piece.end == gathered.end:
             return gathered.head(is_cut=False)
-        grown = gathered.plus(piece)
         if grown.size <= room:
             cut = None
         elif cut is None:
-            cut = _fitting(store, gathered, stop, room, strip=strip).head(is_cut=True)
+            fit = partial(_fitting, store, gathered, stop, room, strip=strip)
+            cut = (await do_step(fit, step, is_first=is_first)).head(is_cut=True)
         if grown.size > max_text_bytes:
             assert cut is not None
             return cut
         gathered = grown
         if gathered.end == stop:
             return gathered.head(is_cut=False)
-        await checkpoint()
 
 
 class _Gathered:
@@ -94,6 +95,14 @@ class _Gathered:
         elif self._strip:
             line = line.rstrip("\r")
         return Head("".join((*self._lines, line)), self.end, is_cut, self._invalid)
+
+
+def _grown(
+    store: StreamStore, gathered: _Gathered, stop: int, *, strip: bool, final: bool
+) -> tuple[Piece, _Gathered]:
+    """Read the next step. Return it, and `gathered` with it."""
+    piece = read_text(store, gathered.end, stop, STEP_BYTES, strip=strip, final=final)
+    return piece, gathered.plus(piece)
 
 
 def _fitting(

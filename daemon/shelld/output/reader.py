@@ -63,8 +63,10 @@ def read_all(store: StreamStore, start: int, *, strip: bool, final: bool) -> tup
         position = piece.end
 
 
-async def _step(convert: Callable[[], T], size: int, *, is_first: bool = True) -> T:
-    """Do a step of up to `size` bytes. A small first step does not wait for other reads."""
+async def do_step(convert: Callable[[], T], size: int, *, is_first: bool = True) -> T:
+    """Do a step of a read, of up to `size` bytes. A small first step does not wait for other
+    reads.
+    """
     return convert() if is_first and size <= _SMALL_BYTES else await do_alone(convert)
 
 
@@ -83,7 +85,7 @@ async def read_in_steps(
     while room > 0:
         step = min(room, STEP_BYTES)
         convert = partial(read_text, store, position, stop, step, strip=strip, final=final)
-        piece = await _step(convert, min(step, stop - start), is_first=position == start)
+        piece = await do_step(convert, min(step, stop - start), is_first=position == start)
         size = piece.end - position - piece.dropped
         # Only the first unit may exceed the room.
         if piece.end == position or (position > start and (piece.dropped or size > room)):
@@ -97,7 +99,7 @@ async def read_in_steps(
             break
     # To join 16 MiB takes several milliseconds.
     join = partial(text.joined, is_end=final and position == stop)
-    return Piece(await _step(join, position - start), position, dropped, invalid)
+    return Piece(await do_step(join, position - start), position, dropped, invalid)
 
 
 async def read_in_base64(store: StreamStore, start: int, stop: int, room: int) -> Piece:
@@ -109,7 +111,7 @@ async def read_in_base64(store: StreamStore, start: int, stop: int, room: int) -
     position, dropped = start, 0
     while room > 0 and position < stop:
         convert = partial(_base64_step, store, position, stop, room)
-        piece = await _step(convert, min(room, stop - start), is_first=position == start)
+        piece = await do_step(convert, min(room, stop - start), is_first=position == start)
         if piece.dropped and position > start:
             break
         size = piece.end - position - piece.dropped
@@ -313,7 +315,7 @@ class StreamReader:
         step = min(room, STEP_BYTES)
         if self._searched < store.read(start, 0).start + step:
             read = partial(read_text, lines=True, strip=strip, final=final)
-            piece = await _step(partial(read, store, start, stop, step), min(step, stop - start))
+            piece = await do_step(partial(read, store, start, stop, step), min(step, stop - start))
             if piece.end > start:
                 return piece
         size = await self._size_of_lines(start, stop, room, final=final, may_cut=may_cut)
