@@ -292,7 +292,7 @@ def configure_session(
 ) -> Call[ConfigureSessionResult]:
     params = _given(
         session=session,
-        env=None if env is None else msgspec.structs.asdict(env),
+        env=None if env is None else msgspec.to_builtins(env),
         limits=None if limits is None else msgspec.structs.asdict(limits),
         target=target,
         sandbox=None if sandbox is None else msgspec.to_builtins(sandbox),

@@ -44,9 +44,11 @@ class Memory:
         if call.method == "add_target":
             self._configured["target", params["name"]] = call
         elif call.method == "configure_session":
-            # A later call replaces all settings of an earlier call, as in the daemon.
-            self._configured.pop(("session", params["session"]), None)
-            self._configured["session", params["session"]] = call
+            # A later call replaces all settings of an earlier call, as in the daemon. But it need
+            # not name the session's target again.
+            earlier = self._configured.pop(("session", params["session"]), call)
+            place = {"target": earlier.params.get("target"), **params}
+            self._configured["session", params["session"]] = call._replace(params=place)
         elif call.method == "remove_target":
             self._forget_target(params["name"])
         elif isinstance(result, CloseSessionResult):
@@ -60,11 +62,14 @@ class Memory:
 
     def _forget_target(self, name: str) -> None:
         """Forget a target, the targets behind it, and the sessions at all of them."""
+
+        def is_there(place: str) -> bool:
+            return f"{place}:".startswith(f"{name}:")
+
         self._configured = {
-            key: call
-            for key, call in self._configured.items()
-            if key != ("target", name)
-            and not f"{call.params.get('target') or ''}:".startswith(f"{name}:")
+            (kind, each): call
+            for (kind, each), call in self._configured.items()
+            if not is_there(each if kind == "target" else call.params.get("target") or "")
         }
 
     @property

@@ -22,7 +22,7 @@ from shelld_client import (
     ShellNotFound,
     SpawnFailed,
 )
-from shelld_protocol import ResourceLimits
+from shelld_protocol import EnvironmentRules, ResourceLimits
 from support import is_alive, wait_for
 
 pytestmark = [pytest.mark.slow, ASYNC_ONLY]
@@ -137,6 +137,39 @@ async def test_only_the_last_configuration_of_a_session_is_kept() -> None:
         kill(shell)
         await has_failed(shell)
         await shell.ping()
+
+
+async def test_session_stays_at_its_target_if_a_later_configuration_names_none() -> None:
+    async with AsyncClient.spawn(restart=True) as shell:
+        await shell.add_target("box", [sys.executable, "-P", "-m", "shelld"])
+        limits = ResourceLimits(open_files=76)
+        await shell.configure_session("there", limits=limits, target="box")
+        await shell.configure_session("there", limits=ResourceLimits(open_files=77))
+        kill(shell)
+        await has_failed(shell)
+        result = await shell.bash("ulimit -n", session="there")
+        assert (result.bash_id.partition(":")[0], result.stdout) == ("box", "77\n")
+
+
+async def test_targets_behind_a_removed_target_do_not_prevent_a_restart() -> None:
+    async with AsyncClient.spawn(restart=True) as shell:
+        for name in ("box", "box2", "box:inner", "box:inner:innermost"):
+            await shell.add_target(name, [sys.executable, "-P", "-m", "shelld"])
+        await shell.remove_target("box")
+        kill(shell)
+        await has_failed(shell)
+        assert [each.name for each in await shell.list_targets()] == ["box2"]
+
+
+async def test_configuration_is_kept_as_it_was_given() -> None:
+    async with AsyncClient.spawn(restart=True) as shell:
+        names = ["HIDDEN"]
+        await shell.configure_session("s", env=EnvironmentRules(remove=names))
+        names.clear()
+        vars(shell)["_env"] = {**os.environ, "HIDDEN": "1"}
+        kill(shell)
+        await has_failed(shell)
+        assert (await shell.bash("echo ${HIDDEN-none}", session="s")).stdout == "none\n"
 
 
 async def test_no_command_runs_without_the_configuration_of_its_session() -> None:

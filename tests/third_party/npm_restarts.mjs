@@ -34,6 +34,27 @@ found.directory = (await keeping.bash("pwd")).stdout;
 found.restarts = restarts;
 await keeping.close();
 
+const configured = new Client({ command, restart: true });
+for (const name of ["far", "far:inner", "near"]) {
+  await configured.call("add_target", { name, argv: command });
+}
+await configured.call("remove_target", { name: "far" });
+await configured.call("configure_session", { session: "there", limits: { open_files: 76 }, target: "near" });
+await configured.call("configure_session", { session: "there", limits: { open_files: 77 } });
+const reused = { session: "few", limits: { open_files: 78 } };
+const answer = configured.call("configure_session", reused);
+reused.limits.open_files = 79;
+reused.session = "more";
+await answer;
+await configured.call("configure_session", reused);
+await die(configured);
+found.limits = [];
+for (const session of ["there", "few", "more"]) {
+  const { bash_id: id, stdout } = await configured.bash("ulimit -n", { session });
+  found.limits.push([id.replace(/shell_.*/, ""), stdout]);
+}
+await configured.close();
+
 const forgetting = new Client({ command, restart: true, onRestart, cwd: folder });
 await forgetting.bash("cd /usr");
 await die(forgetting);

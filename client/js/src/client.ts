@@ -7,6 +7,7 @@ import { Connection, type ConnectionOptions } from "./connection.js";
 import type { DaemonExited } from "./errors.js";
 import { Events } from "./events.js";
 import { Job } from "./job.js";
+import { copyOf } from "./json.js";
 import { Memory } from "./memory.js";
 import { backgroundResult } from "./results.js";
 import { Stream } from "./stream.js";
@@ -67,11 +68,13 @@ export class Client implements AsyncDisposable {
     params: Methods[M]["params"],
     { signal }: { signal?: AbortSignal | undefined } = {},
   ): Promise<Methods[M]["result"]> {
+    // The caller may change its params before the answer comes, or before a later restart.
+    const given = this.#options.restart ? copyOf(params) : params;
     const ready = this.#ready();
     // If no restart is necessary, the request is sent before this method returns.
     const connection = ready instanceof Connection ? ready : await ready;
-    const result = await connection.request(method, params, { signal });
-    this.#memory.note(method, params, result);
+    const result = await connection.request(method, given, { signal });
+    if (this.#options.restart) this.#memory.note(method, given, result);
     return result;
   }
 

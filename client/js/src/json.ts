@@ -12,6 +12,12 @@ const INVALID_PARAMS = -32602;
 // The nesting that every daemon accepts. The message itself is the first level.
 const MAX_LEVELS = 400;
 
+/** Return a copy of params, as the daemon reads them. Throws like `checkJson`. */
+export function copyOf<T>(params: T): T {
+  checkJson(params);
+  return JSON.parse(JSON.stringify(params)) as T;
+}
+
 /** Throws `ShelldError` with the kind "invalid_params". `name` is the name of the value. */
 export function checkJson(value: unknown, name = "", level = 2): void {
   if ((typeof value === "number" && !Number.isFinite(value)) || typeof value === "bigint") {

@@ -24,9 +24,11 @@ export class Memory {
       const params = call.params as Methods["add_target"]["params"];
       this.#targets.set(params.name, params);
     } else if (call.method === "configure_session") {
-      // A later call replaces all settings of an earlier call, as in the daemon.
+      // A later call replaces all settings of an earlier call, as in the daemon. But it need not name
+      // the session's target again.
       const params = call.params as Methods["configure_session"]["params"];
-      this.#sessions.set(params.session, params);
+      const target = params.target ?? this.#sessions.get(params.session)?.target;
+      this.#sessions.set(params.session, target == null ? params : { ...params, target });
     } else if (call.method === "close_session") {
       const { session } = call.params as Methods["close_session"]["params"];
       this.#sessions.delete(session);
@@ -38,10 +40,11 @@ export class Memory {
       if (sessionCwd && !id?.includes(":")) this.#directories.set(session ?? "main", sessionCwd);
     } else if (call.method === "remove_target") {
       const { name } = call.params as Methods["remove_target"]["params"];
-      this.#targets.delete(name);
-      // The sessions at this target, and at the targets behind it, are gone.
+      // The targets behind this target, and the sessions at all of them, are gone as well.
+      const isThere = (place: string) => `${place}:`.startsWith(`${name}:`);
+      for (const each of this.#targets.keys()) if (isThere(each)) this.#targets.delete(each);
       for (const [session, { target }] of this.#sessions) {
-        if (`${target ?? ""}:`.startsWith(`${name}:`)) this.#sessions.delete(session);
+        if (isThere(target ?? "")) this.#sessions.delete(session);
       }
     }
   }
