@@ -39,6 +39,7 @@ for (const name of ["far", "far:inner", "near"]) {
   await configured.call("add_target", { name, argv: command });
 }
 await configured.call("remove_target", { name: "far" });
+await configured.call("ping");
 await configured.call("configure_session", { session: "there", limits: { open_files: 76 }, target: "near" });
 await configured.call("configure_session", { session: "there", limits: { open_files: 77 } });
 const reused = { session: "few", limits: { open_files: 78 } };

@@ -15,7 +15,7 @@ const MAX_LEVELS = 400;
 /** Return a copy of params, as the daemon reads them. Throws like `checkJson`. */
 export function copyOf<T>(params: T): T {
   checkJson(params);
-  return JSON.parse(JSON.stringify(params)) as T;
+  return params === undefined ? params : (JSON.parse(JSON.stringify(params)) as T);
 }
 
 /** Throws `ShelldError` with the kind "invalid_params". `name` is the name of the value. */
