@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import itertools
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from typing import Any
 
 import anyio
@@ -316,6 +316,24 @@ async def test_other_tasks_run_between_the_steps_of_many_reads(
     assert "step step" not in " ".join(events)
 
 
+async def run_beside_ticks(
+    read: Callable[[], Coroutine[Any, Any, None]], events: list[str]
+) -> None:
+    """Run ten reads, and another task that adds "tick" to `events` at each of its turns."""
+
+    async def tick() -> None:
+        while True:
+            events.append("tick")
+            await anyio.lowlevel.checkpoint()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(tick)
+        async with anyio.create_task_group() as reads:
+            for _ in range(10):
+                reads.start_soon(read)
+        tasks.cancel_scope.cancel()
+
+
 async def test_other_tasks_run_between_the_steps_of_many_reads_in_base64(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -327,21 +345,11 @@ async def test_other_tasks_run_between_the_steps_of_many_reads_in_base64(
         events.append("step")
         return encode(data)
 
-    async def tick() -> None:
-        while True:
-            events.append("tick")
-            await anyio.lowlevel.checkpoint()
-
     async def read() -> None:
         await reader_of(stream, offset=0, in_base64=True).peek(final=True)
 
     monkeypatch.setattr(base64, "b64encode", step)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(tick)
-        async with anyio.create_task_group() as readers:
-            for _ in range(10):
-                readers.start_soon(read)
-        tasks.cancel_scope.cancel()
+    await run_beside_ticks(read, events)
     assert events.count("step") >= 10
     assert "step step" not in " ".join(events)
 
@@ -354,17 +362,7 @@ async def test_other_tasks_run_between_many_heads() -> None:
         await read_head(stream.store, STEP_BYTES, strip=True, final=True)
         events.append("head")
 
-    async def tick() -> None:
-        while True:
-            await anyio.lowlevel.checkpoint()
-            events.append("tick")
-
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(tick)
-        async with anyio.create_task_group() as reads:
-            for _ in range(10):
-                reads.start_soon(read)
-        tasks.cancel_scope.cancel()
+    await run_beside_ticks(read, events)
     assert events.count("head") == 10
     assert "head head" not in " ".join(events)
 

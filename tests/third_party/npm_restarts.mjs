@@ -56,6 +56,14 @@ for (const session of ["there", "few", "more"]) {
 }
 await configured.close();
 
+found.withoutRestart = [{ keepDirectories: true }, { onRestart }].map((options) => {
+  try {
+    return new Client({ command, ...options });
+  } catch ({ name }) {
+    return name;
+  }
+});
+
 const forgetting = new Client({ command, restart: true, onRestart, cwd: folder });
 await forgetting.bash("cd /usr");
 await die(forgetting);

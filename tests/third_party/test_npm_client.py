@@ -189,6 +189,7 @@ def test_directories_outlive_a_daemon_and_shells_outlive_a_client(
             ["DaemonExited", {}],
         ],
         "limits": [["near:", "77\n"], ["", "78\n"], ["", "79\n"]],
+        "withoutRestart": ["TypeError", "TypeError"],
         "forgotten": True,
         "attached": [True, "/usr 1\n"],
     }

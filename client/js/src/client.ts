@@ -58,6 +58,9 @@ export class Client implements AsyncDisposable {
   #isClosed = false;
 
   constructor(options: ClientOptions = {}) {
+    if (!options.restart && (options.keepDirectories || options.onRestart)) {
+      throw new TypeError("keepDirectories and onRestart need restart: true");
+    }
     this.#options = options;
     this.#connection = new Connection(options);
   }
@@ -93,10 +96,12 @@ export class Client implements AsyncDisposable {
     const notify: BashParams["notify"] = ["output", "exit"];
     const given = { ...params, command, notify };
     const stream = new Stream(this.#whenReady(), given, signal);
-    stream.result.then(
-      (result) => this.#memory.note("bash", given, result),
-      () => {},
-    );
+    if (this.#options.restart) {
+      stream.result.then(
+        (result) => this.#memory.note("bash", given, result),
+        () => {},
+      );
+    }
     return stream;
   }
 

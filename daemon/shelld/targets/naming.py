@@ -45,8 +45,8 @@ _OF_TARGETS: Final = frozenset({"add_target", "list_targets", "remove_target"})
 _NUMBER: Final = re.compile(rb"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 # The beginning of an id that `request_id_for` has made, up to the end of its number.
 _FAR_ID: Final = re.compile(rb'"([0-9]{1,18})["-]')
-# The id of a shell in the message of an error.
-_SHELL_IN_MESSAGE: Final = re.compile(r"(?<=hell )(?:[\w.-]+:)*shell_\w+")
+# The id of a shell in the message of an error, as in "Shell shell_1c0ffee42 has no terminal".
+_SHELL_IN_MESSAGE: Final = re.compile(r"(?<=[Ss]hell )(?:[\w.-]+:)*shell_\w+")
 _SLICE_BYTES: Final = 1024 * 1024
 
 _members: Final = msgspec.json.Decoder(Members)
