@@ -173,8 +173,10 @@ def _points_of(scene: Scene, folder: Path, known: set[Place]) -> Iterator[Point]
             faulty.run(step)
     faulty.control.arm(None)
     faulty.close()
+    counts = _counts(record)
+    assert versions.keys() <= {version for version, _ in counts}, "a step reached no code"
     chosen = random.Random(0)
-    for (version, place), count in sorted(_counts(record).items()):
+    for (version, place), count in sorted(counts.items()):
         times = sorted({1, chosen.randint(1, max(1, count // 2))})
         if version not in versions or place in known:
             continue

@@ -47,9 +47,7 @@ def test_a_sample_of_faults_breaks_no_promise(tmp_path: Path) -> None:
 @pytest.mark.parametrize("scene", [name for name in SCENES if name != "commands"])
 def test_a_sample_of_faults_in_other_scenes_breaks_no_promise(scene: str, tmp_path: Path) -> None:
     points = record_points(tmp_path, [scene])
-    assert {(point.scene, point.step) for point in points} == {
-        (scene, step) for step in SCENES[scene].steps
-    }
+    assert {point.scene for point in points} == {scene}
     in_daemon = [point for point in points if point.role == "daemon"]
     check(random.Random(0).sample(in_daemon, LINES), tmp_path)
 
