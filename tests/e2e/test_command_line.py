@@ -112,6 +112,16 @@ def test_numbers_are_written_in_ascii_digits_alone(
         assert f"argument {option}" in capsys.readouterr().err
 
 
+def test_value_of_two_dashes_is_checked_like_any_other(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    result = run_daemon("attach", "--name=--", "--no-start")
+    assert (result.returncode, result.stderr) == (6, "shelld: the daemon -- does not run\n")
+    with pytest.raises(SystemExit):
+        parse_options(["--max-shells=--"])
+    assert "argument --max-shells: invalid" in capsys.readouterr().err
+
+
 def test_unit_follows_the_digits_of_a_size_directly() -> None:
     for text in ("4 K", "\u0664M", "4\u212a", "1_0M"):
         with pytest.raises(SystemExit):

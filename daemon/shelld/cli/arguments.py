@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from shelld.cli.show import show
 
@@ -24,3 +24,12 @@ class ArgumentParser(argparse.ArgumentParser):
             super()._print_message(message, file)
         elif exit_code := show(message.rstrip("\n"), 0):
             sys.exit(exit_code)
+
+    def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
+        if action.option_strings and action.nargs is None and arg_strings == ["--"]:
+            # This is the value of an option, as in `--name=--`. Some versions of Python take it for
+            # the `--` that ends the options, and return an empty list without a check.
+            value = self._get_value(action, "--")
+            self._check_value(action, value)
+            return value
+        return super()._get_values(action, arg_strings)
