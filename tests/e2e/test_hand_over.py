@@ -55,6 +55,20 @@ def test_command_continues_without_its_limits(daemon: RawDaemon) -> None:
     assert "reason" not in read
 
 
+@pytest.mark.parametrize("name", ["request_id", "bash_id"])
+def test_repeated_call_is_handed_over(daemon: RawDaemon, name: str) -> None:
+    params = {"command": "echo out; sleep 300", "idempotency_key": f"repeated {name}"}
+    started = daemon.bash(**params, run_in_background=True)
+    calls = [daemon.request("bash", params) for _ in range(2)]
+    handed = calls[1] if name == "request_id" else started["bash_id"]
+    assert daemon.call("background", {name: handed}) == {"bash_id": started["bash_id"]}
+    for call in calls:
+        result = daemon.answer(call)["result"]
+        assert (result["status"], result["pid"]) == ("running", started["pid"])
+    error = daemon.answer(daemon.request("background", {"bash_id": started["bash_id"]}))["error"]
+    assert "is in the background already" in error["message"]
+
+
 def test_request_is_found_before_its_command_starts(daemon: RawDaemon) -> None:
     # Both messages arrive at once.
     for number in range(20):

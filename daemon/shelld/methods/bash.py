@@ -194,7 +194,7 @@ async def _answer_again(
 
 
 async def _wait_with_timeout(context: RequestContext, params: BashParams, shell: Shell) -> None:
-    """Wait for the end of a command that has no limits.
+    """Wait for the end of a command that has no limits, or for a hand-over to the background.
 
     At the timeout, kill the command if the policy of the timeout says so, and no other call waits
     for the command. Otherwise, return.
@@ -203,10 +203,13 @@ async def _wait_with_timeout(context: RequestContext, params: BashParams, shell:
     def is_over() -> bool:
         return shell.is_empty or (shell.has_ended and is_answerable(shell))
 
-    policy = timeout_policy(context, params, None)
+    policy, hand_overs = timeout_policy(context, params, None), shell.hand_overs
     assert policy is not None
     with anyio.move_on_after(policy.timeout_ms / 1000):
-        await shell.wait_until(is_over)
+        await shell.wait_until(lambda: is_over() or shell.hand_overs != hand_overs)
+    if shell.hand_overs != hand_overs:
+        await wait_for_start(shell)
+        return
     if policy.action == "kill" and shell.repeats == 1 and not is_over():
         # Later answers about this command name the timeout that has ended it.
         shell.timeout_ms = policy.timeout_ms

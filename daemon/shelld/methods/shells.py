@@ -56,7 +56,9 @@ async def background(context: RequestContext, params: BackgroundParams) -> HandO
     name = "request_id" if params.bash_id is None else "bash_id"
     shell = await shell_named_by(context, params)
     if not (shell.has_ended or shell.is_in_foreground):
-        raise invalid_params(f"Shell {shell.id} is in the background already", name)
+        if not shell.hand_over_repeats():
+            raise invalid_params(f"Shell {shell.id} is in the background already", name)
+        return HandOverResult(shell.id)
     if not shell.release():
         raise invalid_params(f"Shell {shell.id} has ended, or is being ended", name)
     # If a shell is empty, it could not be started.

@@ -113,6 +113,8 @@ class Shell:
     in_foreground: bool = field(default=False, init=False)
     # How many repeated calls wait for the end of the command.
     repeats: int = field(default=0, init=False)
+    # How often `hand_over_repeats` was called.
+    hand_overs: int = field(default=0, init=False)
     # The time from SIGTERM to SIGKILL.
     grace_ms: int = field(default=Options().grace, init=False)
     pid: int | None = field(default=None, init=False)
@@ -302,6 +304,15 @@ class Shell:
         is_possible = self.owner is not None and not self.has_ended and self.owner.release()
         self.notify()
         return is_possible
+
+    def hand_over_repeats(self) -> bool:
+        """Let all repeated calls that wait for the end of the command return now.
+
+        Returns False if no call waits.
+        """
+        self.hand_overs += 1
+        self.notify()
+        return self.repeats > 0
 
     def catch_up(self) -> None:
         """Store all output that was written before this call. Does not wait."""
