@@ -14,7 +14,13 @@ from typing import Any, Final, Self, Unpack, overload
 from shelld_client import calls
 from shelld_client.call_options import KillOptions, ReadOptions, ScreenOptions, TypingOptions
 from shelld_client.calls import AnyBashResult, Call
-from shelld_client.errors import JobEnded, ProtocolError, ShellError, WaitTimedOut
+from shelld_client.errors import (
+    InvalidParams,
+    JobEnded,
+    ProtocolError,
+    ShellError,
+    WaitTimedOut,
+)
 from shelld_client.gaps import OutputReader, Request
 from shelld_client.mailbox import End
 from shelld_client.ongoing import Ongoing
@@ -76,6 +82,12 @@ class Job(Items[Event]):
         # The event that was received but not yet returned, because the skipped output before it
         # must be read first.
         self._event: Event | None = None
+        # The subscription and the number of the last event that was received. None if another
+        # subscription must begin.
+        self._reached: tuple[str, int] | None = None
+        # Whether the connection of `_listening` was lost, and whether `_listening` continues an
+        # earlier subscription.
+        self._is_lost = self._is_continued = False
         # The offsets in stdout and stderr from which `output` reads and `wait_for` searches.
         self._unread = (0, 0)
         self._unsearched = (0, 0)
@@ -291,12 +303,10 @@ class Job(Items[Event]):
         while not self._is_over:
             if self._output.ready:
                 return self._output.ready.popleft()
-            if self._listening is None:
+            if self._listening is None or self._is_lost:
                 # Subscribe only when the iteration begins. Otherwise, events would pile up for a
                 # job over which nobody iterates.
-                strip = self._call.params.get("strip_ansi")
-                params = {"bash_id": self.id, "events": _EVENTS, "strip_ansi": strip}
-                self._listening = self._begin(calls.subscribe(params))
+                self._listening = self._listen(self._listening)
             if self._event is None:
                 self._event = self._receive(self._listening)
             if (event := self._event) is None:
@@ -315,30 +325,57 @@ class Job(Items[Event]):
             return event
         raise StopIteration
 
+    def _listen(self, lost: Ongoing | None) -> Ongoing:
+        """Subscribe to the events of the job.
+
+        `lost` is the request that has lost its connection. If an event has come, continue the
+        subscription after this event, because another subscription would send the present prompt
+        again.
+        """
+        reached = None if lost is None else self._reached
+        if reached is None:
+            strip = self._call.params.get("strip_ansi")
+            params = {"bash_id": self.id, "events": _EVENTS, "strip_ansi": strip}
+        else:
+            params = {"subscription": reached[0], "from_seq": reached[1]}
+        listening = self._begin(calls.subscribe(params))
+        if lost is not None and reached is None:
+            lost.end()
+        elif lost is not None:
+            lost.leave_to_next()
+        self._reached, self._is_continued, self._is_lost = reached, reached is not None, False
+        return listening
+
     def _receive(self, ongoing: Ongoing) -> Event | None:
         """Return the next event, or None for the answer to the subscription."""
         item = ongoing.next()
         if ongoing.can_be_continued(item.error if isinstance(item, End) else item):
-            # The connection is lost. A new subscription of this job gets the same events again.
-            self._listening = None
-            ongoing.end()
+            self._is_lost = True
             return None
         if isinstance(item, ShellError):
             # The job has no subscription now. The next call of `_next` subscribes again.
             self._listening = None
+            if self._is_continued and isinstance(item, InvalidParams) and self._reached:
+                # The daemon no longer keeps all events after the last one. A new subscription
+                # sends the present prompt, and the output can be read.
+                ongoing.send_only(calls.unsubscribe(self._reached[0]))
+                return None
             raise item
         if isinstance(item, End):
             if not self._is_over:
                 raise item.why
             return None
-        return item if isinstance(item, Event) else None
+        if not isinstance(item, Event):
+            return None
+        self._reached = item.subscription, item.seq
+        return item
 
     def _next_has_failed(self) -> None:
         ongoing = self._listening
         if ongoing is not None and ongoing.may_lose_items and not self._is_over:
             # An interrupt may have lost an event. A new subscription of this job gets this event
             # again.
-            self._listening = self._event = None
+            self._listening = self._event = self._reached = None
             ongoing.end()
 
 

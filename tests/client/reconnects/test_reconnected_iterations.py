@@ -17,13 +17,14 @@ from lost_connections import (
     OPEN_INPUT,
     Attached,
     cancel_lost_call,
+    generation_of,
     has_lost_connection,
     has_subscription,
     lose_answer,
     lose_connection,
     occupied,
 )
-from shelld_client import ExitEvent, OutputEvent, ShellError
+from shelld_client import ExitEvent, OutputEvent, PromptEvent, ShellError
 from shelld_client.async_ongoing import AsyncOngoing
 from shelld_client.mailbox import End
 from shelld_client.ongoing import Ongoing
@@ -104,6 +105,34 @@ async def test_iteration_over_a_job_goes_on(attached: Attached) -> None:
         assert text == "".join(f"{number}\n" for number in range(1, 41))
 
 
+async def test_iteration_over_a_job_gets_a_prompt_only_once(attached: Attached) -> None:
+    prompts = list[str]()
+    async with attached() as shell, anyio.create_task_group() as tasks:
+
+        async def lose_and_answer() -> None:
+            for _ in range(2):
+                before = await generation_of(shell)
+                lose_connection(shell)
+                while await generation_of(shell) == before:
+                    await anyio.sleep(0.01)
+                for _ in range(2):
+                    # When this subscription has sent the prompt, an earlier one has done so, too.
+                    async with shell.events(bash_id=job.id, events=["prompt"]) as others:
+                        assert isinstance(await anext(others), PromptEvent)
+            await job.write("1\n")
+
+        command = "read -rp 'One? ' a; echo; read -rp 'Two? ' b"
+        async with shell.start(command, tty=True) as job:
+            async for event in job:
+                if isinstance(event, PromptEvent) and event.prompt is not None:
+                    prompts.append(event.prompt.text)
+                    if len(prompts) == 1:
+                        tasks.start_soon(lose_and_answer)
+                    if event.prompt.text == "Two?":
+                        break
+    assert prompts == ["One?", "Two?"]
+
+
 async def test_iteration_over_a_job_leaves_no_subscription_behind(
     attached: Attached, tmp_path: Path
 ) -> None:
@@ -115,11 +144,24 @@ async def test_iteration_over_a_job_leaves_no_subscription_behind(
             await has_lost_connection(shell)
             gate.open()
             event = await anext(job)
+            assert (event.subscription, event.text) == (before, "two\n")
+        assert not await has_subscription(shell, before)
+
+
+async def test_iteration_over_a_job_goes_on_although_its_subscription_is_gone(
+    attached: Attached, tmp_path: Path
+) -> None:
+    async with attached() as shell:
+        gate = Gate(tmp_path / "gate")
+        async with shell.start(f"echo one; {gate.wait}; echo two; sleep 300") as job:
+            before = (await anext(job)).subscription
+            lose_connection(shell)
+            await has_lost_connection(shell)
+            assert await has_subscription(shell, before)
+            gate.open()
+            event = await anext(job)
             assert event.subscription != before
             assert event.text == "two\n"
-            with pytest.raises(ShellError):
-                async with shell.events(subscription=before):
-                    pass
 
 
 @pytest.mark.parametrize("is_attached_again", [False, True])
