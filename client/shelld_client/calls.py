@@ -218,6 +218,17 @@ def repeatable(options: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**options, "idempotency_key": urandom(16).hex(), "from_seq": from_seq or 0}
 
 
+def with_time_left(call: Call[T], elapsed_s: float) -> Call[T]:
+    """Return a call whose `wait` ends as if the call had been sent `elapsed_s` seconds ago.
+
+    Otherwise, the wait of a repeated call would begin again after each lost connection.
+    """
+    wait, elapsed_ms = call.params.get("wait"), int(elapsed_s * 1000)
+    if not isinstance(wait, int) or not elapsed_ms:
+        return call
+    return call._replace(params={**call.params, "wait": max(0, wait - elapsed_ms)})
+
+
 def unsubscribe(subscription: str) -> Call[Empty]:
     return Call("unsubscribe", {"subscription": subscription}, _decoder(Empty))
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import logging
 import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from types import TracebackType
@@ -352,10 +353,11 @@ class AsyncClient(SpawnedClient, AsyncMethods):
                 await background.stop()
 
     async def _request(self, call: Call[T]) -> T:
+        begun_at = time.monotonic()
         while True:
             try:
                 await self._ensure_daemon()
-                return await self._exchange(self._noted(call))
+                return await self._exchange(self._noted(self._shortened(call, begun_at)))
             except TargetLost as error:
                 if not (was_cut(error) and is_repeatable(call)):
                     raise
@@ -367,6 +369,12 @@ class AsyncClient(SpawnedClient, AsyncMethods):
         """Kill the command of a cancelled call, even if the cancellation is lost."""
         if self._reconnect is not None and (again := calls.to_give_up(call)) is not None:
             self._send_later(again)
+
+    def _shortened(self, call: Call[T], begun_at: float) -> Call[T]:
+        """Return a call that waits only for the rest of its time, if it may be sent again."""
+        if self._reconnect is None or not is_repeatable(call):
+            return call
+        return calls.with_time_left(call, time.monotonic() - begun_at)
 
     def _noted(self, call: Call[T]) -> Call[T]:
         if not self._restarts:

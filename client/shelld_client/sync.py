@@ -145,9 +145,11 @@ class Client(SpawnedClient, Methods):
         link.connection.write_log()
 
     def _request(self, call: Call[T]) -> T:
+        begun_at = time.monotonic()
         while True:
             try:
-                return self._usable_link(call).exchange(call)
+                link = self._usable_link(call)
+                return link.exchange(self._shortened(call, begun_at))
             except LinkFailedError:
                 continue
             except ShellError as error:
@@ -156,6 +158,12 @@ class Client(SpawnedClient, Methods):
             except BaseException:
                 self._give_up(call)
                 raise
+
+    def _shortened(self, call: Call[T], begun_at: float) -> Call[T]:
+        """Return a call that waits only for the rest of its time, if it may be sent again."""
+        if self._reconnect is None or not is_repeatable(call):
+            return call
+        return calls.with_time_left(call, time.monotonic() - begun_at)
 
     def _give_up(self, call: Call[Any]) -> None:
         """Kill the command of an interrupted call, even if the cancellation is lost."""

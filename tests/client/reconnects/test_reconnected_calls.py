@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from functools import partial
@@ -20,9 +21,11 @@ from lasting import Lasting
 from lost_connections import (
     ON_ALL_LOOPS,
     Attached,
+    begin_to_attach_again,
     cancel_lost_call,
     generation_of,
     has_lost_connection,
+    has_unread_input,
     lose_connection,
     occupied,
     wait_until_command_runs,
@@ -35,6 +38,7 @@ from shelld_client import (
     ProtocolError,
     ShellError,
     TargetLost,
+    WaitTimedOut,
     calls,
 )
 from shelld_client.link import Link
@@ -465,3 +469,32 @@ async def has_no_running_shell(shell: Shell) -> None:
     with anyio.fail_after(60):
         while [each for each in await shell.list_shells() if each.status == "running"]:
             await anyio.sleep(0.01)
+
+
+async def test_wait_of_a_job_does_not_begin_again_after_a_loss(
+    attached: Attached, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    later_s = 0.0
+
+    class Clock:
+        @staticmethod
+        def monotonic() -> float:
+            return time.monotonic() + later_s
+
+    for module in ("client", "sync"):
+        monkeypatch.setattr(f"shelld_client.{module}.time", Clock)
+    async with attached() as shell, shell.start("sleep 300") as job:
+
+        async def wait() -> None:
+            with pytest.raises(WaitTimedOut):
+                await job.wait(timeout=500)
+
+        daemon = (await shell.server_info()).pid
+        with anyio.fail_after(60):
+            async with anyio.create_task_group() as tasks:
+                with stopped(daemon):
+                    tasks.start_soon(wait)
+                    while not has_unread_input(daemon):
+                        await anyio.sleep(0.01)
+                    later_s = 500
+                    await begin_to_attach_again(shell)
