@@ -83,11 +83,16 @@ EVENT_NAMES: Final[Mapping[type[Event], EventName]] = {
 
 
 class Call(NamedTuple, Generic[T]):
-    """Holds one call. `decode` raises `ProtocolError` if the result does not match the method."""
+    """Holds one call.
+
+    `decode` raises `ProtocolError` if the result does not match the method. `note` is called with
+    the result when it arrives, perhaps long before its reader takes it. It must not raise.
+    """
 
     method: str
     params: dict[str, Any]
     decode: Callable[[bytes], T]
+    note: Callable[[bytes], None] | None = None
 
 
 def find_again(call: Call[Any]) -> Call[Any] | None:

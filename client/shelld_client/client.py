@@ -12,6 +12,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from os import PathLike
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
@@ -55,13 +56,16 @@ logger: Final = logging.getLogger("shelld_client")
 class _Pending:
     """Represents a call that has no answer yet."""
 
-    __slots__ = ("answer", "answered")
+    __slots__ = ("_note", "answer", "answered")
 
-    def __init__(self) -> None:
+    def __init__(self, note: Callable[[bytes], None] | None) -> None:
+        self._note = note
         self.answered = anyio.Event()
         self.answer: bytes | ShellError = b""
 
     def put(self, answer: bytes | ShellError) -> None:
+        if self._note is not None and isinstance(answer, bytes):
+            self._note(answer)
         self.answer = answer
         self.answered.set()
 
@@ -377,15 +381,7 @@ class AsyncClient(SpawnedClient, AsyncMethods):
         return calls.with_time_left(call, time.monotonic() - begun_at)
 
     def _noted(self, call: Call[T]) -> Call[T]:
-        if not self._restarts:
-            return call
-
-        def decode(answer: bytes) -> T:
-            result = call.decode(answer)
-            self._memory.note(call, result)
-            return result
-
-        return call._replace(decode=decode)
+        return call._replace(note=partial(self._memory.note, call)) if self._restarts else call
 
     def _repeatable(self, options: Mapping[str, Any]) -> Mapping[str, Any]:
         return options if self._reconnect is None else calls.repeatable(options)
@@ -393,7 +389,7 @@ class AsyncClient(SpawnedClient, AsyncMethods):
     async def _exchange(self, call: Call[T]) -> T:
         """Send a call to the present daemon, and return its answer."""
         transport, connection = self._usable_transport(), self._connection
-        pending = _Pending()
+        pending = _Pending(call.note)
         request_id = connection.new_id()
         try:
             frame = connection.call(request_id, call.method, call.params, pending)

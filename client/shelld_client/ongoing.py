@@ -176,7 +176,10 @@ class Ongoing:
         """
         if isinstance(answer, ShellError):
             self._leave()
-        elif name := subscription_in(answer):
+            return
+        if self._call.note is not None:
+            self._call.note(answer)
+        if name := subscription_in(answer):
             self._subscription = name
             self._taken_from = self._connection.claim(name, self._id)
             if self._has_withdrawn:

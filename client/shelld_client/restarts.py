@@ -11,12 +11,20 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+import msgspec
+
 from shelld_client import calls
 from shelld_client.calls import AnyBashResult, Call
 from shelld_client.errors import DaemonExited
-from shelld_protocol.session_methods import CloseSessionResult
-from shelld_protocol.shell_methods import BashResult
+from shelld_client.results import decode_params
 from shelld_protocol.structs import DEFAULT_SESSION
+
+
+class _Ended(msgspec.Struct, rename={"session_cwd": "sessionCwd"}):
+    """The members of the result of a command that are needed here."""
+
+    bash_id: str = ""
+    session_cwd: str | None = None
 
 
 class Restart(NamedTuple):
@@ -38,8 +46,12 @@ class Memory:
         self._configured: dict[tuple[str, str], Call[Any]] = {}
         self._directories: dict[str, str] = {}
 
-    def note(self, call: Call[Any], result: object) -> None:
-        """Record what a call and its result say about the configuration and the directories."""
+    def note(self, call: Call[Any], result: bytes) -> None:
+        """Record what a call and its result say about the configuration and the directories.
+
+        Call this in the order in which the results arrive, because a later command may have changed
+        the directory again.
+        """
         params = call.params
         if call.method == "add_target":
             self._configured["target", params["name"]] = call
@@ -51,14 +63,16 @@ class Memory:
             self._configured["session", params["session"]] = call._replace(params=place)
         elif call.method == "remove_target":
             self._forget_target(params["name"])
-        elif isinstance(result, CloseSessionResult):
-            self._configured.pop(("session", result.session), None)
-            self._directories.pop(result.session, None)
-        elif isinstance(result, BashResult) and result.session_cwd and ":" not in result.bash_id:
+        elif call.method == "close_session":
+            self._configured.pop(("session", params["session"]), None)
+            self._directories.pop(params["session"], None)
+        elif call.method == "bash":
+            ended = decode_params(_Ended, result)
             # An id without a colon names a shell of this daemon. With a colon, the shell and its
             # directory are at a target.
-            session: str = params.get("session", DEFAULT_SESSION)
-            self._directories[session] = result.session_cwd
+            if ended is not None and ended.session_cwd and ":" not in ended.bash_id:
+                session: str = params.get("session", DEFAULT_SESSION)
+                self._directories[session] = ended.session_cwd
 
     def _forget_target(self, name: str) -> None:
         """Forget a target, the targets behind it, and the sessions at all of them."""

@@ -18,6 +18,7 @@ from shelld_client import (
     BashResult,
     DaemonExited,
     InvalidParams,
+    OutputEvent,
     Restart,
     ShellNotFound,
     SpawnFailed,
@@ -96,6 +97,22 @@ async def test_sessions_directories_are_kept_on_request(tmp_path: Path) -> None:
         assert (await shell.bash("pwd")).stdout == "/usr\n"
         assert (await shell.bash("echo $PWD $x", session="other")).stdout == "/\n"
         assert restarts[0].directories == {"main": "/usr", "other": "/"}
+
+
+async def test_last_command_of_a_session_counts_even_if_the_reader_of_a_stream_is_slow() -> None:
+    restarts: list[Restart] = []
+    options: dict[str, Any] = {"restart": True, "keep_directories": True}
+    async with AsyncClient.spawn(on_restart=restarts.append, **options) as shell:
+        async with shell.stream("cd /usr; echo out; read -t 0.2 < <(sleep 60)") as stream:
+            first = await anext(stream)
+            assert isinstance(first, OutputEvent)
+            await shell.bash_output(first.bash_id, wait=60_000, until="exit")
+            await shell.bash("cd /")
+            assert isinstance([item async for item in stream][-1], BashResult)
+        kill(shell)
+        await has_failed(shell)
+        await shell.ping()
+        assert restarts[0].directories == {"main": "/"}
 
 
 async def test_sessions_keep_their_configuration() -> None:

@@ -29,6 +29,12 @@ await keeping.bash('cd "$D"', { session: "deleted", env: { D: deleted } });
 await keeping.call("add_target", { name: "far", argv: command });
 await keeping.bash("cd /tmp", { session: "at target", target: "far" });
 rmdirSync(deleted);
+const slow = keeping.stream("cd /", { session: "busy" });
+const quick = keeping.bash("sleep 0.2; cd /usr", { session: "busy" });
+// Both answers wait for this program, and it gets them at the same time.
+await keeping.call("ping");
+Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1500);
+await Promise.all([slow.result, quick]);
 await die(keeping);
 found.directory = (await keeping.bash("pwd")).stdout;
 found.restarts = restarts;

@@ -185,7 +185,7 @@ def test_directories_outlive_a_daemon_and_shells_outlive_a_client(
     assert found == {
         "directory": "/usr\n",
         "restarts": [
-            ["DaemonExited", {"main": "/usr", "streamed": odd}],
+            ["DaemonExited", {"main": "/usr", "streamed": odd, "busy": "/usr"}],
             ["DaemonExited", {}],
         ],
         "limits": [["near:", "77\n"], ["", "78\n"], ["", "79\n"]],

@@ -76,9 +76,7 @@ export class Client implements AsyncDisposable {
     const ready = this.#ready();
     // If no restart is necessary, the request is sent before this method returns.
     const connection = ready instanceof Connection ? ready : await ready;
-    const result = await connection.request(method, given, { signal });
-    if (this.#options.restart) this.#memory.note(method, given, result);
-    return result;
+    return connection.request(method, given, { signal, note: this.#noteOf(method, given) });
   }
 
   /** Run a command in the foreground. The promise also resolves if the command fails. */
@@ -95,14 +93,7 @@ export class Client implements AsyncDisposable {
     const { signal, ...params } = options;
     const notify: BashParams["notify"] = ["output", "exit"];
     const given = { ...params, command, notify };
-    const stream = new Stream(this.#whenReady(), given, signal);
-    if (this.#options.restart) {
-      stream.result.then(
-        (result) => this.#memory.note("bash", given, result),
-        () => {},
-      );
-    }
-    return stream;
+    return new Stream(this.#whenReady(), given, this.#noteOf("bash", given), signal);
   }
 
   /**
@@ -165,6 +156,15 @@ export class Client implements AsyncDisposable {
   /** Close the client at the end of an `await using` block. */
   [Symbol.asyncDispose](): Promise<void> {
     return this.close();
+  }
+
+  /** Return a function that remembers the result of a call. Return undefined without `restart`. */
+  #noteOf<M extends keyof Methods>(
+    method: M,
+    given: Methods[M]["params"],
+  ): ((result: Methods[M]["result"]) => void) | undefined {
+    if (!this.#options.restart) return undefined;
+    return (result) => this.#memory.note(method, given, result);
   }
 
   async #whenReady(): Promise<Connection> {

@@ -27,6 +27,13 @@ export interface ConnectionOptions {
   startTimeout?: number;
 }
 
+export interface RequestOptions<Result> {
+  signal?: AbortSignal | undefined;
+  events?: Events;
+  /** Called with the result when it arrives, before anything that arrives later is handled. */
+  note?: ((result: Result) => void) | undefined;
+}
+
 interface Pending {
   /** The size of the request's message in bytes. */
   size: number;
@@ -125,7 +132,7 @@ export class Connection {
   request<M extends keyof Methods>(
     method: M,
     params: Methods[M]["params"],
-    { signal, events }: { signal?: AbortSignal | undefined; events?: Events } = {},
+    { signal, events, note }: RequestOptions<Methods[M]["result"]> = {},
   ): Promise<Methods[M]["result"]> {
     return new Promise((resolve, reject) => {
       if (this.#failure !== null) throw this.#failure;
@@ -148,6 +155,7 @@ export class Connection {
       this.#pending.set(id, {
         size: frame.length,
         resolve: (result) => {
+          note?.(result as Methods[M]["result"]);
           // Register the reader now, because the events may come in the same read as the answer.
           const name = subscriptionIn(result);
           if (name !== null) this.#begin(id, name, events);

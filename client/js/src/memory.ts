@@ -3,7 +3,7 @@
  * and session, and the last known directory of each session.
  */
 
-import type { BashParams, BashResult, Methods } from "./types.js";
+import type { BashParams, Methods } from "./types.js";
 
 type Configuring = "add_target" | "configure_session";
 export type Configuration = { [M in Configuring]: { method: M; params: Methods[M]["params"] } }[Configuring];
@@ -13,13 +13,16 @@ export class Memory {
   #sessions = new Map<string, Methods["configure_session"]["params"]>();
   #directories = new Map<string, string>();
 
-  /** Record a call that has succeeded. */
+  /**
+   * Record a call that has succeeded. Call this in the order in which the results arrive, because a
+   * later command may have changed the directory again. Never throws, whatever the peer sends.
+   */
   note<M extends keyof Methods>(
     method: M,
     given: Methods[M]["params"],
     result: Methods[M]["result"],
   ): void {
-    const call = { method, params: given } as { method: string; params: unknown };
+    const call = { method, params: Object(given) } as { method: string; params: unknown };
     if (call.method === "add_target") {
       const params = call.params as Methods["add_target"]["params"];
       this.#targets.set(params.name, params);
@@ -35,9 +38,11 @@ export class Memory {
       this.#directories.delete(session);
     } else if (call.method === "bash") {
       const { session } = call.params as BashParams;
-      const { bash_id: id, sessionCwd } = result as Partial<BashResult>;
+      const { bash_id: id, sessionCwd } = Object(result) as { bash_id?: unknown; sessionCwd?: unknown };
       // A colon in the id means that the shell and its directory are at a target.
-      if (sessionCwd && !id?.includes(":")) this.#directories.set(session ?? "main", sessionCwd);
+      if (typeof sessionCwd === "string" && sessionCwd && !String(id).includes(":")) {
+        this.#directories.set(session ?? "main", sessionCwd);
+      }
     } else if (call.method === "remove_target") {
       const { name } = call.params as Methods["remove_target"]["params"];
       // The targets behind this target, and the sessions at all of them, are gone as well.

@@ -10,7 +10,7 @@ import { Events } from "./events.js";
 import { withoutGaps } from "./output.js";
 import { commandResult } from "./results.js";
 import { onAbort } from "./signals.js";
-import type { BackgroundResult, BashParams, BashResult, OutputEvent } from "./types.js";
+import type { BackgroundResult, BashParams, BashResult, Methods, OutputEvent } from "./types.js";
 
 export class Stream implements AsyncIterableIterator<OutputEvent> {
   /**
@@ -23,7 +23,13 @@ export class Stream implements AsyncIterableIterator<OutputEvent> {
   #isLeft = false;
   #items: AsyncGenerator<OutputEvent, undefined>;
 
-  constructor(connection: Promise<Connection>, params: BashParams, signal?: AbortSignal) {
+  /** `note` is called with the result when it arrives. */
+  constructor(
+    connection: Promise<Connection>,
+    params: BashParams,
+    note: ((result: Methods["bash"]["result"]) => void) | undefined,
+    signal?: AbortSignal,
+  ) {
     this.#events = new Events(() => {
       connection.then(
         (each) => each.forget(this.#events),
@@ -32,7 +38,7 @@ export class Stream implements AsyncIterableIterator<OutputEvent> {
     }, true);
     // The request then fails. The iteration also fails, after the output that has come.
     const revoke = signal ? onAbort(signal, () => this.#abort.abort()) : null;
-    this.result = this.#run(connection, params, signal).finally(() => revoke?.());
+    this.result = this.#run(connection, params, note, signal).finally(() => revoke?.());
     // The iteration throws the error as well, so nobody needs to handle the rejection of `result`.
     this.result.catch(() => {});
     this.#items = this.#outputs(connection, params);
@@ -61,12 +67,13 @@ export class Stream implements AsyncIterableIterator<OutputEvent> {
   async #run(
     starting: Promise<Connection>,
     params: BashParams,
+    note: ((result: Methods["bash"]["result"]) => void) | undefined,
     signal: AbortSignal | undefined,
   ): Promise<BashResult | BackgroundResult> {
     try {
       signal?.throwIfAborted();
       const connection = await starting;
-      const given = { signal: this.#abort.signal, events: this.#events };
+      const given = { signal: this.#abort.signal, events: this.#events, note };
       // `params` has no `dry_run`, so the answer is about a command that was started.
       const answer = await connection.request("bash", params, given);
       const result = commandResult(answer);
