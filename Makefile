@@ -135,6 +135,7 @@ bench-parts: $(READY) ## Measure the parts, one by one
 	$(BIN)/python benchmarks/events.py
 	$(BIN)/python benchmarks/attach.py
 	$(BIN)/python benchmarks/targets.py
+	PYTHONPATH=tests/helpers $(BIN)/python benchmarks/bootstrap.py
 	$(BIN)/python benchmarks/guard.py
 
 soak: $(READY) ## Make 100,000 calls of all kinds, and check all the time what they leave behind
