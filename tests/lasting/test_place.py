@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -44,3 +46,18 @@ def test_roots_directory_is_used_only_with_access(mode: int) -> None:
     with tempfile.TemporaryDirectory(dir="/tmp") as runtime:
         os.chmod(runtime, mode)
         assert socket_path_as_nobody(runtime) == f"/tmp/shelld-{NOBODY}/work.sock"
+
+
+def test_directory_can_be_used_after_it_was_made_with_a_strict_umask(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    before = os.umask(0o777)
+    try:
+        place = Place.open(create=True)
+    finally:
+        os.umask(before)
+    assert place is not None
+    directory = Path(place.path_of("work")).parent
+    place.close()
+    assert stat.S_IMODE(directory.stat().st_mode) == 0o700

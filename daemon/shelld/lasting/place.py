@@ -121,6 +121,8 @@ class Place:
             if create:
                 with contextlib.suppress(FileExistsError):
                     os.mkdir(path, 0o700)
+                    # A strict umask has taken permissions away from the new directory.
+                    os.chmod(path, 0o700)
             descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         except FileNotFoundError as error:
             if create:
