@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 
 SCRIPTS = Path(__file__).parents[1] / "helpers" / "agents_of"
 FRAMEWORKS = {"openai_agents": "agents", "pydantic_ai": "pydantic_ai"}
-# The tools give these answers to arguments that cannot be sent in a request.
+# The answers of the tools to a model whose arguments are no JSON.
 REFUSED = {
     "openai_agents": [
         "Error: Invalid value for arguments.timeout: nan is no number in JSON",

@@ -1,4 +1,4 @@
-"""`shelld watch` shows a lasting daemon to a person, and the daemon's client does not notice."""
+"""A person can watch a lasting daemon, and the daemon's client does not notice."""
 
 from __future__ import annotations
 

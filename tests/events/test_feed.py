@@ -359,7 +359,7 @@ async def test_shell_is_retained_until_its_last_event_was_sent() -> None:
 
 
 def following_leftovers(shell: Shell, client: Client) -> tuple[Subscription, Feed]:
-    """Return a subscription to the end and the leftover processes of a shell, with its feed."""
+    """Subscribe to a shell's end and its leftover processes. Return the subscription and feed."""
     options = structs.replace(OPTIONS, bash_id="x", events=frozenset({"exit", "leftover"}))
     subscription = Subscription("sub_1", options, client, 1, lambda _task: None)
     return subscription, Feed(shell, subscription, cast("Manager", FakeManager()))

@@ -102,7 +102,7 @@ class Clients(Asker):
         return None if shell is None else dict(shell)
 
     def _ask_beside(self) -> None:
-        """Ask the daemon on other connections. The client does not notice."""
+        """Send requests to the daemon on other connections. The client does not notice."""
         self._lasting.say_nothing()
         for wanted, reply in (
             ("info", self._lasting.ask_about()),

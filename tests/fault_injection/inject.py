@@ -76,8 +76,8 @@ FAILURES: Final[dict[str, tuple[int, ...]]] = {
 # has no handler for it, or has removed the handler because the process is ending.
 COLLECT: Final = signal.SIGURG
 
-# The parser calls these methods, and crashes if they raise. They catch every exception of their
-# work, but not an exception that is injected at the line of `try`.
+# The parser calls these methods, and crashes if they raise. They catch every exception that
+# is raised inside their `try` block, but not one that is injected at the line of `try` itself.
 _CALLED_BY_THE_PARSER: Final = frozenset(("Reading.read", "Reading.is_over"))
 
 # The original functions, before any replacement.

@@ -38,7 +38,7 @@ def lose_connection(shell: Shell) -> None:
 
 
 async def has_lost_connection(shell: Shell) -> None:
-    """Wait until a client without a call under way has noticed that its connection is lost."""
+    """Wait until an idle client has noticed that its connection is lost."""
     client = client_of(shell)
     owner = client if isinstance(client, AsyncClient) else vars(client)["_link"]
     with anyio.fail_after(40):

@@ -93,7 +93,7 @@ def is_alive(pid: int) -> bool:
 
 @contextlib.contextmanager
 def stopped(pid: int) -> Generator[None]:
-    """Stop a process for the block, as a suspension would."""
+    """Stop a process while the `with` block runs, as if the machine were suspended."""
     os.kill(pid, signal.SIGSTOP)
     try:
         yield

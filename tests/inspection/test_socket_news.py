@@ -1,4 +1,4 @@
-"""One listing of the sockets serves all waits for a socket that begins to listen."""
+"""All calls that wait for a listening socket share one listing of the sockets."""
 
 from __future__ import annotations
 
