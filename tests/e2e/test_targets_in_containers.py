@@ -1,7 +1,7 @@
 """The command lines that docs/targets.md gives for containers and namespaces.
 
-A small program replaces each container engine, because no engine runs here. The program accepts the
-arguments that the engine accepts, and refuses all others. `nsenter` is real.
+A small program replaces each container engine. The program accepts the arguments that the engine
+accepts, and refuses all others. `nsenter` is real. `test_targets_in_podman` has a real engine.
 """
 
 from __future__ import annotations
