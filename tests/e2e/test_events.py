@@ -517,7 +517,7 @@ def test_ended_subscriptions_do_not_count(events: RawDaemon) -> None:
     assert subscribe(events, "exit")
 
 
-@pytest.mark.parametrize("limit", ["MAX_OVER", "MAX_OVER_EVENTS"])
+@pytest.mark.parametrize("limit", ["MAX_OVER", "MAX_OVER_WEIGHT"])
 def test_only_the_latest_ended_subscriptions_are_kept(limit: str) -> None:
     # Each of these subscriptions has one event.
     constants = {f"shelld.events.subscriptions.{limit}": 3}

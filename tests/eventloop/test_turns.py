@@ -6,7 +6,7 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
-from shelld.eventloop.turns import Turns, do_alone
+from shelld.eventloop.turns import Turns, do_serially
 
 
 async def test_turns_follow_each_other() -> None:
@@ -75,7 +75,7 @@ async def test_other_tasks_run_between_pieces_of_work_done_alone() -> None:
     events = list[str]()
 
     async def work(name: str) -> None:
-        await do_alone(lambda: events.append(name))
+        await do_serially(lambda: events.append(name))
 
     async def other() -> None:
         for _ in range(20):
@@ -94,4 +94,4 @@ async def test_other_tasks_run_between_pieces_of_work_done_alone() -> None:
 async def test_work_done_alone_does_not_wait_for_a_turn() -> None:
     turns = Turns()
     async with turns.turn():
-        assert await do_alone(lambda: 1) == 1
+        assert await do_serially(lambda: 1) == 1

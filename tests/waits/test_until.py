@@ -25,7 +25,7 @@ async def open_when_blocked(gate: Gate) -> None:
 async def test_command_that_ends_just_after_it_closes_its_input_has_ended(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(until, "_END_S", DEADLINE_S)
+    monkeypatch.setattr(until, "_END_WAIT_S", DEADLINE_S)
     async with Manager() as manager:
         context = RequestContext(Daemon(Options(), manager))
         # Every process closes its input before its end. Here, the time between the two is longer.

@@ -1,6 +1,6 @@
 """Shares the event loop between tasks that each do some milliseconds of work repeatedly.
 
-Owns, for each event loop, the lock of `do_alone`.
+Owns, for each event loop, the lock of `do_serially`.
 """
 
 from __future__ import annotations
@@ -59,19 +59,19 @@ class Turns:
                 self._free_from = max(self._free_from, began) + taken_s
 
 
-_alone: Final[RunVar[anyio.Lock]] = RunVar("shelld_alone")
+_serial_lock: Final[RunVar[anyio.Lock]] = RunVar("shelld_serial_lock")
 
 
-async def do_alone(work: Callable[[], T]) -> T:
+async def do_serially(work: Callable[[], T]) -> T:
     """Do about a millisecond of work. Unlike a turn, it neither waits for a pause nor causes one.
 
     The event loop does other work between two calls of this function, even if many tasks call it.
     """
     try:
-        lock = _alone.get()
+        lock = _serial_lock.get()
     except LookupError:
         lock = anyio.Lock(fast_acquire=True)
-        _alone.set(lock)
+        _serial_lock.set(lock)
     async with lock:
         result = work()
         await checkpoint()

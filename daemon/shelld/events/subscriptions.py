@@ -4,7 +4,7 @@ Owns the subscriptions. A subscription to all shells, or to a session, lives unt
 it. A subscription to a single shell is over when the last event of the shell was sent. It is then
 kept until the shell is forgotten, so that a client can continue it. A subscription that is over
 does not count towards `MAX_SUBSCRIPTIONS`. The number of such subscriptions is at most `MAX_OVER`,
-and the weight of their events is at most `MAX_OVER_EVENTS` in all. Beyond these limits, the
+and the weight of their events is at most `MAX_OVER_WEIGHT` in all. Beyond these limits, the
 subscriptions that ended first are removed. A subscription whose events are being sent again stays,
 and its shell also stays.
 
@@ -33,8 +33,8 @@ from shelld_protocol.event_methods import MAX_SUBSCRIPTIONS
 
 # This is also the default number of retained shells.
 MAX_OVER: Final = 1_000
-# This number of events takes about 30 MB.
-MAX_OVER_EVENTS: Final = 100_000
+# This many usual events, which have the weight 1, take about 30 MB.
+MAX_OVER_WEIGHT: Final = 100_000
 
 
 class Subscriptions:
@@ -233,5 +233,5 @@ class Subscriptions:
         if subscription.name in self._all:
             self._over[subscription.name] = subscription.weight
             self._over_weight += subscription.weight
-            while len(self._over) > MAX_OVER or self._over_weight > MAX_OVER_EVENTS:
+            while len(self._over) > MAX_OVER or self._over_weight > MAX_OVER_WEIGHT:
                 self.remove(next(iter(self._over)))

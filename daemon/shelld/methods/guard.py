@@ -10,7 +10,7 @@ import anyio
 import msgspec
 
 from shelld.eventloop.threads import run_in_thread
-from shelld.eventloop.turns import do_alone
+from shelld.eventloop.turns import do_serially
 from shelld.guard import CHUNK_CHARACTERS, CHUNK_PARTS, StartState
 from shelld.guard.quick import is_plainly_harmless
 from shelld.guard.verdict import MAX_SEGMENT, Verdict
@@ -136,7 +136,7 @@ async def _start_state(session: Session, params: BashParams | ExplainCommandPara
             check = partial(is_function, name, value, MAX_PARSING_S)
             # Let other requests run between two checks, because a call may have many functions.
             parsed += len(value)
-            is_certain = check() if parsed <= MAX_CHARACTERS_AT_ONCE else await do_alone(check)
+            is_certain = check() if parsed <= MAX_CHARACTERS_AT_ONCE else await do_serially(check)
         if is_certain:
             functions[name] = f"{name} {value}\n"
     private = {name.decode("utf-8", "replace") for name in state.private}

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from anyio.lowlevel import checkpoint
 
-from shelld.eventloop.turns import do_alone
+from shelld.eventloop.turns import do_serially
 from shelld.filters.filter import LineFilter, portions
 from shelld.output.escapes import MAX_SEQUENCE_BYTES
 from shelld.output.retention import OutputStream
@@ -67,7 +67,7 @@ async def do_step(convert: Callable[[], T], size: int, *, is_first: bool = True)
     """Do a step of a read, of up to `size` bytes. A small first step does not wait for other
     reads.
     """
-    return convert() if is_first and size <= _SMALL_BYTES else await do_alone(convert)
+    return convert() if is_first and size <= _SMALL_BYTES else await do_serially(convert)
 
 
 async def read_in_steps(

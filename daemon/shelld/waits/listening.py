@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary, ref
 
 import anyio
 
-from shelld.eventloop.turns import Turns, do_alone
+from shelld.eventloop.turns import Turns, do_serially
 from shelld.inspection import ports, sockets
 from shelld.inspection.kernel import name_of
 from shelld.inspection.members import members
@@ -156,7 +156,7 @@ class _LastLook:
             if self._began_at < called_at and (shell := self._shell()) is not None:
                 began_at = time.monotonic()
                 look = _Look(shell, None, sockets.listening("/proc/self"))
-                while not await do_alone(look.go_on):
+                while not await do_serially(look.go_on):
                     pass
                 self._found, self._began_at = look.found, began_at
             return self._found

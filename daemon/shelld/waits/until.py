@@ -26,7 +26,7 @@ from shelld_protocol.structs import Listener, Matched, UntilName
 
 # A process that ends closes the pipe of its input before the daemon knows of its end. A wait for a
 # prompt waits at most this long for the end.
-_END_S: Final = 0.1
+_END_WAIT_S: Final = 0.1
 
 
 class Reached(NamedTuple):
@@ -89,7 +89,7 @@ class Waiting:
         if takes_input(shell):
             return Reached()
         if isinstance(shell.input, PipeInput):
-            with anyio.CancelScope(deadline=min(give_up_at, anyio.current_time() + _END_S)):
+            with anyio.CancelScope(deadline=min(give_up_at, anyio.current_time() + _END_WAIT_S)):
                 await shell.wait_until(lambda: shell.has_ended)
         return Reached(reason="no_input")
 
