@@ -40,7 +40,7 @@ from shelld_client.errors import (
 from shelld_client.json_values import name_of_surrogate, plain, require_json
 from shelld_client.ownership import Ownership
 from shelld_client.reentrant import may_wait
-from shelld_client.results import decode_event, decode_output, decode_params
+from shelld_client.results import decode_event, decode_output, decode_or_none
 from shelld_protocol import errors
 from shelld_protocol.encoding import decode
 from shelld_protocol.event_methods import (
@@ -279,7 +279,7 @@ class Connection(Generic[T]):
 
     def _tell_lost(self, params: bytes) -> None:
         """End the listener of a subscription whose target is lost."""
-        lost = decode_params(LostSubscription, params)
+        lost = decode_or_none(LostSubscription, params)
         if lost is None or not isinstance(lost.request_id, int):
             return
         self.ownership.lost(lost.subscription)
@@ -290,7 +290,7 @@ class Connection(Generic[T]):
 
     def _tell_over(self, params: bytes) -> None:
         """End the listener of a subscription that sends nothing more."""
-        over = decode_params(SubscriptionOver, params)
+        over = decode_or_none(SubscriptionOver, params)
         if over is not None and isinstance(over.request_id, int):
             listener = self._listeners.pop(over.request_id, None)
             if listener is not None:

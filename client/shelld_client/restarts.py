@@ -16,7 +16,7 @@ import msgspec
 from shelld_client import calls
 from shelld_client.calls import AnyBashResult, Call
 from shelld_client.errors import DaemonExited
-from shelld_client.results import decode_params
+from shelld_client.results import decode_or_none
 from shelld_protocol.structs import DEFAULT_SESSION
 
 
@@ -59,15 +59,15 @@ class Memory:
             # A later call replaces all settings of an earlier call, as in the daemon. But it need
             # not name the session's target again.
             earlier = self._configured.pop(("session", params["session"]), call)
-            place = {"target": earlier.params.get("target"), **params}
-            self._configured["session", params["session"]] = call._replace(params=place)
+            settings = {"target": earlier.params.get("target"), **params}
+            self._configured["session", params["session"]] = call._replace(params=settings)
         elif call.method == "remove_target":
             self._forget_target(params["name"])
         elif call.method == "close_session":
             self._configured.pop(("session", params["session"]), None)
             self._directories.pop(params["session"], None)
         elif call.method == "bash":
-            ended = decode_params(_Ended, result)
+            ended = decode_or_none(_Ended, result)
             # An id without a colon names a shell of this daemon. With a colon, the shell and its
             # directory are at a target.
             if ended is not None and ended.session_cwd and ":" not in ended.bash_id:
@@ -77,13 +77,13 @@ class Memory:
     def _forget_target(self, name: str) -> None:
         """Forget a target, the targets behind it, and the sessions at all of them."""
 
-        def is_there(place: str) -> bool:
-            return f"{place}:".startswith(f"{name}:")
+        def is_gone(target: str) -> bool:
+            return f"{target}:".startswith(f"{name}:")
 
         self._configured = {
             (kind, each): call
             for (kind, each), call in self._configured.items()
-            if not is_there(each if kind == "target" else call.params.get("target") or "")
+            if not is_gone(each if kind == "target" else call.params.get("target") or "")
         }
 
     @property

@@ -50,13 +50,13 @@ def decode_result(shape: type[S], data: bytes) -> S:
 def decode_event(method: str, params: bytes) -> Event | None:
     """Return an event, or None for a notification that is unknown or has another form."""
     shape = NOTIFICATIONS.get(method)
-    return None if shape is None else decode_params(shape, params)
+    return None if shape is None else decode_or_none(shape, params)
 
 
-def decode_params(shape: type[S], params: bytes) -> S | None:
-    """Return the params of a notification, or None if they have another form."""
+def decode_or_none(shape: type[S], data: bytes) -> S | None:
+    """Decode `data` (JSON) as `shape`. Return None if it has another form."""
     try:
-        return decode_result(shape, params)
+        return decode_result(shape, data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 
