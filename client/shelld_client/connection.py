@@ -40,7 +40,7 @@ from shelld_client.errors import (
 from shelld_client.json_values import name_of_surrogate, plain, require_json
 from shelld_client.ownership import Ownership
 from shelld_client.reentrant import may_wait
-from shelld_client.results import decode_event, decode_output, decode_or_none
+from shelld_client.results import decode_event, decode_or_none, decode_output
 from shelld_protocol import errors
 from shelld_protocol.encoding import decode
 from shelld_protocol.event_methods import (

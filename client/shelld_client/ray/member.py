@@ -23,7 +23,7 @@ from shelld_client.ray.link import Failure, Link
 T = TypeVar("T")
 
 
-def takes_a_place(call: Call[Any]) -> bool:
+def takes_a_slot(call: Call[Any]) -> bool:
     """Return whether a call runs a command in the foreground, so that it counts as load."""
     params = call.params
     return call.method == "bash" and not (params.get("run_in_background") or params.get("dry_run"))
@@ -45,7 +45,7 @@ class Member:
         self._args = daemon_args
         self._on_lost = on_lost
         self._on_idle = on_idle
-        self._places = anyio.Semaphore(max_in_flight, fast_acquire=True)
+        self._slots = anyio.Semaphore(max_in_flight, fast_acquire=True)
         self.sessions = set[str]()
         # The number of foreground commands that run, or wait because `max_in_flight` commands run
         # already.
@@ -81,18 +81,18 @@ class Member:
     def is_idle(self) -> bool:
         return not (self.sessions or self.commands)
 
-    async def _take_place(self) -> None:
+    async def _take_slot(self) -> None:
         """Count a foreground command. Wait until fewer than `max_in_flight` such commands run."""
         self.commands += 1
         try:
-            await self._places.acquire()
+            await self._slots.acquire()
         except BaseException:
             self.commands -= 1
             self._on_idle(self)
             raise
 
-    def _leave_place(self) -> None:
-        self._places.release()
+    def _leave_slot(self) -> None:
+        self._slots.release()
         self.commands -= 1
         self._on_idle(self)
 
@@ -101,23 +101,23 @@ class Member:
 
         A foreground command first waits until fewer than `max_in_flight` such commands run.
         """
-        if not takes_a_place(call):
+        if not takes_a_slot(call):
             return await self._link.request(call, session)
-        await self._take_place()
+        await self._take_slot()
         try:
             return await self._link.request(call, session)
         finally:
-            self._leave_place()
+            self._leave_slot()
 
     async def finish(self, call: Call[T], session: str | None) -> T:
         return await self._link.finish(call, session)
 
     async def begin(self, call: Call[Any], session: str | None) -> AsyncOngoing:
         """Send a call whose events and answer are taken one by one."""
-        if not takes_a_place(call):
+        if not takes_a_slot(call):
             return self._link.begin(call, session, lambda: None)
-        await self._take_place()
-        return self._link.begin(call, session, self._leave_place)
+        await self._take_slot()
+        return self._link.begin(call, session, self._leave_slot)
 
     def _lose(self, reason: str) -> None:
         self.end_calls(lost(reason))
