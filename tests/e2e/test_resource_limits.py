@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from shelld.keeper.own_cgroups import own_cgroups
-from shelld.limits.cgroups import KINDS, find_places
+from shelld.limits.cgroups import KINDS, find_parents
 from support import (
     DAEMON_COMMAND,
     Json,
@@ -46,13 +46,13 @@ time.sleep(60)'"""
 WATCHING_DAEMON = altered_daemon({"shelld.limits.cgroups.PREFIX": "missing/"})
 
 
-def places() -> list[Path]:
-    found = find_places(own_cgroups(), under_systemd=os.path.exists("/run/systemd/system"))
-    return [Path(place.directory) for place in found.values()] if len(found) == len(KINDS) else []
+def parents() -> list[Path]:
+    found = find_parents(own_cgroups(), under_systemd=os.path.exists("/run/systemd/system"))
+    return [Path(parent.directory) for parent in found.values()] if len(found) == len(KINDS) else []
 
 
 def cgroups_of(pid: int) -> list[Path]:
-    return [path for place in places() for path in place.glob(f"shelld-{pid}-*")]
+    return [path for parent in parents() for path in parent.glob(f"shelld-{pid}-*")]
 
 
 def is_unused(cgroup: Path) -> bool:
@@ -67,7 +67,7 @@ def is_unused(cgroup: Path) -> bool:
 def command_of(mechanism: str) -> list[str]:
     if mechanism == "watch":
         return WATCHING_DAEMON
-    if not places():
+    if not parents():
         pytest.skip("needs a writable cgroup with the controllers for memory and processes")
     return DAEMON_COMMAND
 
@@ -480,7 +480,7 @@ def test_nothing_is_left_of_a_killed_daemon() -> None:
 
 def test_cgroups_of_killed_daemons_are_removed() -> None:
     command_of("cgroup")
-    stale = [place / "shelld-999999999-limits-1" for place in places()]
+    stale = [parent / "shelld-999999999-limits-1" for parent in parents()]
     for path in stale:
         path.mkdir()
         (path / "command-1").mkdir()

@@ -1,4 +1,4 @@
-"""The places for cgroups with limits, and the events that these cgroups count. Plain folders stand
+"""The parents of cgroups with limits, and the events that these cgroups count. Plain folders stand
 for cgroups.
 """
 
@@ -14,7 +14,7 @@ import pytest
 
 from shelld.keeper.own_cgroups import OwnCgroup
 from shelld.limits import cgroups as cgroups_module
-from shelld.limits.cgroups import Cgroups, Kind, Place, SessionCgroups, find_places
+from shelld.limits.cgroups import Cgroups, Kind, ParentCgroup, SessionCgroups, find_parents
 from support import wait_for
 
 MIB = 1024 * 1024
@@ -29,19 +29,19 @@ def folder(parent: Path, name: str, **files: str) -> Path:
     return path
 
 
-def found(*own: OwnCgroup, under_systemd: bool = False) -> dict[Kind, Place]:
-    return find_places(list(own), under_systemd=under_systemd)
+def found(*own: OwnCgroup, under_systemd: bool = False) -> dict[Kind, ParentCgroup]:
+    return find_parents(list(own), under_systemd=under_systemd)
 
 
 def test_each_controller_of_cgroup_v1_has_its_place(tmp_path: Path) -> None:
     memory, pids = folder(tmp_path, "memory"), folder(tmp_path, "pids")
     own = [OwnCgroup("cpu,pids", str(pids)), OwnCgroup("memory", str(memory))]
-    expected = {"memory": Place(str(memory), False), "pids": Place(str(pids), False)}
+    expected = {"memory": ParentCgroup(str(memory), False), "pids": ParentCgroup(str(pids), False)}
     assert found(*own) == expected
     # Nobody delegates cgroups of v1.
     assert found(*own, under_systemd=True) == expected
     (memory / "cgroup.procs").unlink()
-    assert found(*own) == {"pids": Place(str(pids), False)}
+    assert found(*own) == {"pids": ParentCgroup(str(pids), False)}
     assert found(OwnCgroup("name=systemd", str(pids))) == {}
 
 
@@ -63,18 +63,18 @@ def test_cgroup_v2_must_hand_down_the_controller(
     assert written[0] == (f"{own}/cgroup.subtree_control", b"+pids")
 
 
-def test_place_beside_the_own_cgroup_is_found(tmp_path: Path) -> None:
+def test_parent_beside_the_own_cgroup_is_found(tmp_path: Path) -> None:
     own = folder(tmp_path, "unit/daemon")
     unit = folder(tmp_path, "unit", cgroup__subtree_control="memory pids\n")
-    # The limits of the own cgroup do not hold for a cgroup beside it. So a place beside the own
+    # The limits of the own cgroup do not hold for a cgroup beside it. So a cgroup beside the own
     # cgroup must be delegated.
     assert found(OwnCgroup("", str(own))) == {}
     try:
         os.setxattr(unit, "user.delegate", b"1")
     except OSError:
         pytest.skip("the file system of the temporary directory has no extended attributes")
-    place = Place(str(unit), True)
-    assert found(OwnCgroup("", str(own))) == {"memory": place, "pids": place}
+    parent = ParentCgroup(str(unit), True)
+    assert found(OwnCgroup("", str(own))) == {"memory": parent, "pids": parent}
 
 
 def test_systemd_must_have_delegated_the_place(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_systemd_must_have_delegated_the_place(tmp_path: Path) -> None:
 
 
 def test_no_cgroup_is_made_without_a_usable_place(tmp_path: Path) -> None:
-    missing = Place(str(tmp_path / "missing"), False)
+    missing = ParentCgroup(str(tmp_path / "missing"), False)
     limits: dict[Kind, int] = {"memory": MIB, "pids": 10}
     session = SessionCgroups("new", {"memory": missing, "pids": missing}, limits)
     assert session.paths == {}
@@ -100,7 +100,7 @@ def test_no_cgroup_is_made_without_a_usable_place(tmp_path: Path) -> None:
 
 
 def test_folder_without_the_files_of_a_cgroup_is_not_kept(tmp_path: Path) -> None:
-    session = SessionCgroups("new", {"pids": Place(str(tmp_path), False)}, {"pids": 10})
+    session = SessionCgroups("new", {"pids": ParentCgroup(str(tmp_path), False)}, {"pids": 10})
     assert session.paths == {}
     assert list(tmp_path.iterdir()) == []
 
@@ -117,8 +117,8 @@ def test_limit_must_apply_to_the_cgroups_below(
         return can_apply_below or not path.endswith("use_hierarchy")
 
     monkeypatch.setattr(cgroups_module, "write", write)
-    place = Place(str(folder(tmp_path, "memory")), False)
-    session = SessionCgroups("new", {"memory": place}, {"memory": 64 * MIB})
+    parent = ParentCgroup(str(folder(tmp_path, "memory")), False)
+    session = SessionCgroups("new", {"memory": parent}, {"memory": 64 * MIB})
     assert session.paths.keys() == ({"memory"} if can_apply_below else set())
     assert written == {
         "memory.limit_in_bytes": b"%d" % (64 * MIB),
@@ -128,8 +128,8 @@ def test_limit_must_apply_to_the_cgroups_below(
 
 
 @pytest.fixture
-def places() -> dict[Kind, Place]:
-    found = Cgroups().places
+def parents() -> dict[Kind, ParentCgroup]:
+    found = Cgroups().parents
     if len(found) < 2:
         pytest.skip("needs a writable cgroup with the controllers for memory and processes")
     return found
@@ -157,7 +157,7 @@ def entered(directories: tuple[str, ...], program: str) -> list[str]:
     ]
 
 
-def test_kernel_limits_and_counts(places: dict[Kind, Place], cgroups: Cgroups) -> None:
+def test_kernel_limits_and_counts(parents: dict[Kind, ParentCgroup], cgroups: Cgroups) -> None:
     session = cgroups.open({"memory": 64 * MIB, "pids": 5})
     first, second = session.open(), session.open()
     assert first.kinds == {"memory", "pids"}
@@ -187,10 +187,10 @@ def test_kill_without_a_shortage_of_the_session_is_no_limit(
         return True
 
     monkeypatch.setattr(cgroups_module, "write", write)
-    place = Place(str(folder(tmp_path, "own", cgroup__subtree_control="memory\n")), True)
+    parent = ParentCgroup(str(folder(tmp_path, "own", cgroup__subtree_control="memory\n")), True)
     folder(tmp_path, "own/new/command-1", memory__events="oom_kill 4\n")
-    session = SessionCgroups("new", {"memory": place}, {})
-    session.paths["memory"] = f"{place.directory}/new"
+    session = SessionCgroups("new", {"memory": parent}, {})
+    session.paths["memory"] = f"{parent.directory}/new"
     command = session.open()
     assert command.kinds == {"memory"}
     folder(tmp_path, "own/new/command-1", memory__events="oom_kill 5\n")
@@ -202,7 +202,7 @@ def test_kill_without_a_shortage_of_the_session_is_no_limit(
     assert not command.has_met("memory")
 
 
-def test_room_is_made_above_the_limit(places: dict[Kind, Place], cgroups: Cgroups) -> None:
+def test_room_is_made_above_the_limit(parents: dict[Kind, ParentCgroup], cgroups: Cgroups) -> None:
     session = cgroups.open({"pids": 5})
     limit = Path(session.paths["pids"], "pids.max")
     session.make_room(2)
@@ -212,7 +212,7 @@ def test_room_is_made_above_the_limit(places: dict[Kind, Place], cgroups: Cgroup
     cgroups.open({"memory": 64 * MIB}).make_room(1)
 
 
-def test_used_cgroup_is_removed_later(places: dict[Kind, Place], cgroups: Cgroups) -> None:
+def test_used_cgroup_is_removed_later(parents: dict[Kind, ParentCgroup], cgroups: Cgroups) -> None:
     session = cgroups.open({"pids": 5})
     command = session.open()
     with subprocess.Popen(["sleep", "300"]) as process:
@@ -230,7 +230,9 @@ def test_used_cgroup_is_removed_later(places: dict[Kind, Place], cgroups: Cgroup
     wait_for(is_removed, "the removal")
 
 
-def test_two_managers_have_different_cgroups(places: dict[Kind, Place], cgroups: Cgroups) -> None:
+def test_two_managers_have_different_cgroups(
+    parents: dict[Kind, ParentCgroup], cgroups: Cgroups
+) -> None:
     others = Cgroups()
     paths = [each.open({"pids": 5}).paths["pids"] for each in (cgroups, others)]
     assert paths[0] != paths[1]
@@ -239,7 +241,7 @@ def test_two_managers_have_different_cgroups(places: dict[Kind, Place], cgroups:
 
 
 def test_refusal_of_one_cgroup_leaves_the_other(
-    places: dict[Kind, Place], cgroups: Cgroups
+    parents: dict[Kind, ParentCgroup], cgroups: Cgroups
 ) -> None:
     command = cgroups.open({"memory": 64 * MIB, "pids": 5}).open()
     memory, pids = command.directories
@@ -248,10 +250,10 @@ def test_refusal_of_one_cgroup_leaves_the_other(
 
 
 def test_places_are_looked_for_only_when_needed(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object, **__: object) -> dict[Kind, Place]:
+    def fail(*_: object, **__: object) -> dict[Kind, ParentCgroup]:
         raise AssertionError
 
-    monkeypatch.setattr(cgroups_module, "find_places", fail)
+    monkeypatch.setattr(cgroups_module, "find_parents", fail)
     cgroups = Cgroups()
     session = cgroups.open({})
     assert session.open().directories == ()

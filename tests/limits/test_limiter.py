@@ -69,7 +69,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     monkeypatch.setattr(limiter_module, "pss_bytes", machine.pss)
     monkeypatch.setattr(limiter_module, "reaped_cpu_s", machine.reaped)
     monkeypatch.setattr(limiter_module, "CHECK_INTERVAL_S", 0.0)
-    monkeypatch.setattr(Cgroups, "places", {})
+    monkeypatch.setattr(Cgroups, "parents", {})
     return machine
 
 

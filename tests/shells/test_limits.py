@@ -32,7 +32,7 @@ async def run(manager: Manager, command: str, session: str | None = "main") -> S
 async def test_daemon_watches_a_command_that_cannot_enter_its_cgroup(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    if "pids" not in Cgroups().places:
+    if "pids" not in Cgroups().parents:
         pytest.skip("needs a writable cgroup with the controller for processes")
     admit, admitted = Limiter.admit, list[Member]()
 
@@ -84,7 +84,7 @@ async def test_spare_shell_counts_before_it_gets_its_command(
 
 
 async def test_manager_leaves_no_cgroups() -> None:
-    places = [Path(place.directory) for place in Cgroups().places.values()]
+    places = [Path(place.directory) for place in Cgroups().parents.values()]
 
     def left() -> list[Path]:
         return [path for place in places for path in place.glob(f"shelld-{os.getpid()}-limits-*")]

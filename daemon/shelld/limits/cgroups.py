@@ -74,38 +74,38 @@ _FILES: Final[Mapping[tuple[Kind, bool], _Files]] = {
 _numbers: Final = itertools.count(1)
 
 
-class Place(NamedTuple):
+class ParentCgroup(NamedTuple):
     """A directory below which a controller can limit new cgroups."""
 
     directory: str
     is_v2: bool
 
 
-def find_places(own: list[OwnCgroup], *, under_systemd: bool) -> dict[Kind, Place]:
+def find_parents(own: list[OwnCgroup], *, under_systemd: bool) -> dict[Kind, ParentCgroup]:
     """Return the directory for each kind of limit that can be enforced.
 
     `own` are the cgroups of this process.
     """
     return {
-        kind: place
+        kind: parent
         for kind in KINDS
-        if (place := next(_places(kind, own, under_systemd=under_systemd), None)) is not None
+        if (parent := next(_parents(kind, own, under_systemd=under_systemd), None)) is not None
     }
 
 
-def _places(kind: Kind, own: list[OwnCgroup], *, under_systemd: bool) -> Iterator[Place]:
+def _parents(kind: Kind, own: list[OwnCgroup], *, under_systemd: bool) -> Iterator[ParentCgroup]:
     for each in own:
         if kind in each.controllers.split(","):
             if _is_writable(each.directory):
-                yield Place(each.directory, is_v2=False)
+                yield ParentCgroup(each.directory, is_v2=False)
         elif not each.controllers:
-            for place in (each.directory, each.parent):
+            for directory in (each.directory, each.parent):
                 # The limits of this process's own cgroup do not hold in a cgroup beside it. So a
                 # cgroup beside it must be in a delegated directory.
-                must_be_delegated = under_systemd or place != each.directory
-                is_ours = not must_be_delegated or is_delegated(place)
-                if is_ours and _is_writable(place) and _enable(kind, place):
-                    yield Place(place, is_v2=True)
+                must_be_delegated = under_systemd or directory != each.directory
+                is_ours = not must_be_delegated or is_delegated(directory)
+                if is_ours and _is_writable(directory) and _enable(kind, directory):
+                    yield ParentCgroup(directory, is_v2=True)
 
 
 def _is_writable(directory: str) -> bool:
@@ -214,19 +214,21 @@ class SessionCgroups:
     `paths` maps each limit to the directory of the cgroup that enforces it.
     """
 
-    def __init__(self, name: str, places: Mapping[Kind, Place], limits: Mapping[Kind, int]) -> None:
-        self._places = places
+    def __init__(
+        self, name: str, parents: Mapping[Kind, ParentCgroup], limits: Mapping[Kind, int]
+    ) -> None:
+        self._parents = parents
         self._limits = limits
         self._numbers = itertools.count(1)
         self.paths: dict[Kind, str] = {}
         # The cgroups of earlier commands, which the next commands can reuse.
         self.unused: list[CommandCgroups] = []
         for kind, limit in limits.items():
-            if kind in places and self._make(kind, f"{places[kind].directory}/{name}", limit):
-                self.paths[kind] = f"{places[kind].directory}/{name}"
+            if kind in parents and self._make(kind, f"{parents[kind].directory}/{name}", limit):
+                self.paths[kind] = f"{parents[kind].directory}/{name}"
 
     def is_v2(self, kind: Kind) -> bool:
-        return self._places[kind].is_v2
+        return self._parents[kind].is_v2
 
     def _make(self, kind: Kind, path: str, limit: int) -> bool:
         files = _FILES[kind, self.is_v2(kind)]
@@ -299,24 +301,24 @@ class Cgroups:
     """
 
     def __init__(self) -> None:
-        self._places: dict[Kind, Place] | None = None
+        self._parents: dict[Kind, ParentCgroup] | None = None
         self._sessions: set[SessionCgroups] = set()
         # The cgroups that could not be removed yet.
         self._left: set[SessionCgroups | CommandCgroups] = set()
 
     @property
-    def places(self) -> dict[Kind, Place]:
-        if self._places is None:
+    def parents(self) -> dict[Kind, ParentCgroup]:
+        if self._parents is None:
             under_systemd = os.path.exists("/run/systemd/system")
-            self._places = find_places(own_cgroups(), under_systemd=under_systemd)
-            for place in self._places.values():
-                remove_stale(place.directory)
-        return self._places
+            self._parents = find_parents(own_cgroups(), under_systemd=under_systemd)
+            for parent in self._parents.values():
+                remove_stale(parent.directory)
+        return self._parents
 
     def open(self, limits: Mapping[Kind, int]) -> SessionCgroups:
         """Make the cgroups of a session. Leave out a cgroup that cannot be made."""
         name = f"{PREFIX}{os.getpid()}-limits-{next(_numbers)}"
-        session = SessionCgroups(name, self.places if limits else {}, limits)
+        session = SessionCgroups(name, self.parents if limits else {}, limits)
         self._sessions.add(session)
         return session
 

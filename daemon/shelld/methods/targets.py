@@ -180,8 +180,8 @@ def _target_of_session(context: RequestContext, members: Members) -> Target | No
     if session is None:
         return None
     targets = context.daemon.targets
-    place = targets.place_of(session)
-    return None if place is None else targets.get(place)
+    name = targets.target_of(session)
+    return None if name is None else targets.get(name)
 
 
 async def _pass_on(context: RequestContext, method: str, target: Target, members: Members) -> Any:
@@ -191,7 +191,7 @@ async def _pass_on(context: RequestContext, method: str, target: Target, members
     daemon = context.daemon
     session = text_of(members.get("session", as_raw(DEFAULT_SESSION)))
     is_used = method in _USING and not _starts_nothing(members)
-    is_placed = is_used and session is not None and daemon.targets.place(session, target.name)
+    is_assigned = is_used and session is not None and daemon.targets.assign(session, target.name)
     try:
         pool, attend = daemon.manager.runtime.pool, daemon.manager.attend
         link = target.connected(pool, attend)
@@ -223,11 +223,11 @@ async def _pass_on(context: RequestContext, method: str, target: Target, members
                 # The target's error may name survivors.
                 context.error_data = call.error.data
     except Exception as error:
-        if is_placed and session is not None and _started_nothing(error):
-            daemon.targets.forget_place(session)
+        if is_assigned and session is not None and _started_nothing(error):
+            daemon.targets.forget_session(session)
         raise
     if method == "close_session" and session is not None:
-        daemon.targets.forget_place(session)
+        daemon.targets.forget_session(session)
     try:
         await _note_events(context, link, method, members, result)
         return named_result(method, target.name, result)

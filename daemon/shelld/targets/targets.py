@@ -25,7 +25,7 @@ from shelld_protocol.target_methods import (
 if TYPE_CHECKING:
     from shelld.targets.link import Link
 
-MAX_PLACED_SESSIONS: Final = 10_000
+MAX_SESSIONS: Final = 10_000
 
 # A function that runs a task beside the tasks of the shells, and starts the task again if it fails.
 Attend = Callable[[Callable[[], Awaitable[None]]], None]
@@ -85,7 +85,8 @@ class Targets:
     def __init__(self, is_local: Callable[[str], bool]) -> None:
         self._is_local = is_local
         self._targets: dict[str, Target] = {}
-        self._places: dict[str, str] = {}
+        # The name of the target of each session that is at a target.
+        self._target_names: dict[str, str] = {}
 
     @property
     def is_empty(self) -> bool:
@@ -120,9 +121,10 @@ class Targets:
         Return whether the daemon ended when it was told to. If it did not, its process was killed,
         or there was no connection to it.
         """
-        places = {session: place for session, place in self._places.items() if place != target.name}
+        names = self._target_names.items()
+        others = {session: name for session, name in names if name != target.name}
         self._targets.pop(target.name, None)
-        self._places = places
+        self._target_names = others
         link = target.link
         if link is None or link.is_over:
             return False
@@ -141,31 +143,31 @@ class Targets:
 
     # -- sessions ---------------------------------------------------------------------------
 
-    def place_of(self, session: str) -> str | None:
-        """Return the target of a session. Return None if the session is at this daemon or new."""
-        return self._places.get(session)
+    def target_of(self, session: str) -> str | None:
+        """Return the name of a session's target; None if the session is at this daemon or new."""
+        return self._target_names.get(session)
 
-    def place(self, session: str, target: str) -> bool:
+    def assign(self, session: str, target: str) -> bool:
         """Record that a session is at a target. Return whether this is new.
 
         Raises `RpcError` (invalid_params) if the session is in another place.
         """
         if session == DEFAULT_SESSION:
             return False
-        place = self._places.get(session)
-        if place == target:
+        present = self._target_names.get(session)
+        if present == target:
             return False
-        if place is not None or self._is_local(session):
-            where = "here" if place is None else f"at target {place}"
+        if present is not None or self._is_local(session):
+            where = "here" if present is None else f"at target {present}"
             raise invalid_params(f"Session {session:.100} is {where}", "target")
-        if len(self._places) >= MAX_PLACED_SESSIONS:
-            message = f"Targets have {MAX_PLACED_SESSIONS} sessions already"
+        if len(self._target_names) >= MAX_SESSIONS:
+            message = f"Targets have {MAX_SESSIONS} sessions already"
             raise resource_exhausted("targets", message)
-        self._places[session] = target
+        self._target_names[session] = target
         return True
 
-    def forget_place(self, session: str) -> None:
-        self._places.pop(session, None)
+    def forget_session(self, session: str) -> None:
+        self._target_names.pop(session, None)
 
 
 def was_not_started(error: RpcError) -> bool:
