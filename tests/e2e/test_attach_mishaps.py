@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from lasting import Lasting, daemon_pid, lasting_user, wait_for_end
+from shelld.lasting.directory import DirectoryError, SocketDirectory
 from shelld.lasting.handshake import HANDSHAKE, Hello, Reply, decode, receive, send
-from shelld.lasting.place import Place, PlaceError
 from shelld_protocol.about import PROTOCOL
 from support import DAEMON_COMMAND, RawDaemon, is_alive, stopped, wait_for
 
@@ -85,18 +85,18 @@ def test_full_disk_is_named_and_leaves_nothing(
 
     with monkeypatch.context() as patched:
         patched.setattr("os.mkdir", full)
-        with pytest.raises(PlaceError, match=r"cannot use .*: No space left on device"):
-            Place.open(create=True)
-    place = Place.open(create=True)
-    assert place is not None
+        with pytest.raises(DirectoryError, match=r"cannot use .*: No space left on device"):
+            SocketDirectory.open(create=True)
+    directory = SocketDirectory.open(create=True)
+    assert directory is not None
     try:
         with monkeypatch.context() as patched:
             patched.setattr("socket.socket.bind", full)
-            with pytest.raises(PlaceError, match=r"cannot make .*: No space left on device"):
-                place.listen("work")
-        assert place.names() == []
+            with pytest.raises(DirectoryError, match=r"cannot make .*: No space left on device"):
+                directory.listen("work")
+        assert directory.names() == []
     finally:
-        place.close()
+        directory.close()
 
 
 def test_daemon_that_may_write_no_file_serves_its_client(user: Lasting) -> None:

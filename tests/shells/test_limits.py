@@ -84,15 +84,17 @@ async def test_spare_shell_counts_before_it_gets_its_command(
 
 
 async def test_manager_leaves_no_cgroups() -> None:
-    places = [Path(place.directory) for place in Cgroups().parents.values()]
+    directories = [Path(parent.directory) for parent in Cgroups().parents.values()]
 
     def left() -> list[Path]:
-        return [path for place in places for path in place.glob(f"shelld-{os.getpid()}-limits-*")]
+        return [
+            path for each in directories for path in each.glob(f"shelld-{os.getpid()}-limits-*")
+        ]
 
     limits = ResourceLimits(memory_bytes=64 * 2**20, processes=100)
     async with Manager(ManagerOptions(limits=limits)) as manager:
         for session in ("main", "other", None):
             for _ in range(3):
                 await run(manager, "true", session)
-        assert len(left()) >= 3 * len(places)
+        assert len(left()) >= 3 * len(directories)
     wait_for(lambda: not left(), "the removal")

@@ -39,6 +39,7 @@ from shelld.cli.join import (
 )
 from shelld.cli.numbers import integer_type
 from shelld.cli.show import note, refuse
+from shelld.lasting.directory import DirectoryError, check_name
 from shelld.lasting.handshake import (
     HANDSHAKE,
     PROTOCOL,
@@ -50,7 +51,6 @@ from shelld.lasting.handshake import (
     decode,
     receive,
 )
-from shelld.lasting.place import PlaceError, check_name
 
 DEFAULT_NAME: Final = "main"
 
@@ -106,7 +106,7 @@ def attach(arguments: Sequence[str]) -> int:
     except RefusedError as error:
         note(f"shelld: {error}")
         return error.exit_code
-    except PlaceError as error:
+    except DirectoryError as error:
         return refuse(str(error))
     with connection:
         return _wait(connection, given.name, given.parent_pid)

@@ -20,6 +20,7 @@ from shelld.cli.attach import add_name
 from shelld.cli.formats import duration
 from shelld.cli.join import RefusedError, read_reply
 from shelld.cli.show import note, refuse, show
+from shelld.lasting.directory import DirectoryError, SocketDirectory
 from shelld.lasting.handshake import (
     HANDSHAKE,
     PROTOCOL,
@@ -29,7 +30,6 @@ from shelld.lasting.handshake import (
     receive,
     send,
 )
-from shelld.lasting.place import Place, PlaceError
 from shelld.lasting.views import Info, info_of
 
 # How long to wait for a daemon's answer, and for its end. A daemon with a thousand shells ends
@@ -44,15 +44,15 @@ def list_daemons(arguments: Sequence[str]) -> int:
     parser.add_argument("--json", action="store_true", help="print one JSON value")
     as_json = parser.parse_args(arguments).json
     try:
-        place = Place.open(create=False)
-    except PlaceError as error:
+        directory = SocketDirectory.open(create=False)
+    except DirectoryError as error:
         return refuse(str(error))
     found: list[Info] = []
-    for name in [] if place is None else place.names():
-        assert place is not None
+    for name in [] if directory is None else directory.names():
+        assert directory is not None
         try:
-            reply = _ask(place, name, "info")
-        except PlaceError as error:
+            reply = _ask(directory, name, "info")
+        except DirectoryError as error:
             note(f"shelld: {error}")
             continue
         if reply is None or reply.info is None:
@@ -61,8 +61,8 @@ def list_daemons(arguments: Sequence[str]) -> int:
             found.append(info_of(reply.info))
         except HandshakeError:
             note(f"shelld: the program that listens as {name} is not shelld")
-    if place is not None:
-        place.close()
+    if directory is not None:
+        directory.close()
     if as_json:
         return show(msgspec.json.encode(found).decode(), 0)
     return show(_table(found) if found else "No daemon is running.", 0)
@@ -76,12 +76,12 @@ def stop(arguments: Sequence[str]) -> int:
     add_name(parser, "name", help="the name of the daemon")
     name = parser.parse_args(arguments).name
     try:
-        place = Place.open(create=False)
-        connection = None if place is None else place.connect(name, ANSWER_S)
-    except PlaceError as error:
+        directory = SocketDirectory.open(create=False)
+        connection = None if directory is None else directory.connect(name, ANSWER_S)
+    except DirectoryError as error:
         return refuse(str(error))
-    if place is not None:
-        place.close()
+    if directory is not None:
+        directory.close()
     if connection is None:
         note(f"shelld: there is no daemon {name}")
         return 1
@@ -109,9 +109,9 @@ def _hello(wants: Literal["info", "stop"]) -> Hello:
     return Hello(handshake=HANDSHAKE, protocol=PROTOCOL, version=__version__, wants=wants)
 
 
-def _ask(place: Place, name: str, wants: Literal["info", "stop"]) -> Reply | None:
+def _ask(directory: SocketDirectory, name: str, wants: Literal["info", "stop"]) -> Reply | None:
     """Return a daemon's answer, or None if the daemon does not run or has another version."""
-    connection = place.connect(name, ANSWER_S)
+    connection = directory.connect(name, ANSWER_S)
     if connection is None:
         return None
     with connection:

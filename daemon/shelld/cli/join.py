@@ -1,6 +1,6 @@
 """Joins a lasting daemon, or starts it and then joins it.
 
-Owns the start of the daemon. This process holds the lock (see `place`) from the search for the
+Owns the start of the daemon. This process holds the lock (see `directory`) from the search for the
 daemon's socket until the new daemon has its socket. `attach`, and not this module, waits until the
 daemon no longer serves the client.
 """
@@ -19,6 +19,7 @@ from typing import Final
 
 from shelld import __version__
 from shelld.cli.show import note
+from shelld.lasting.directory import SocketDirectory, locked
 from shelld.lasting.handshake import (
     HANDSHAKE,
     PROTOCOL,
@@ -31,7 +32,6 @@ from shelld.lasting.handshake import (
     receive,
     send,
 )
-from shelld.lasting.place import Place, locked
 from shelld.lasting.start import Lasting
 
 DEFAULT_LINGER_S: Final = 3_600
@@ -63,7 +63,7 @@ def join(name: str, hello: Hello, options: Sequence[str], *, may_start: bool) ->
     """Attach to the daemon, and return the connection.
 
     If the daemon does not run and `may_start` is True, start the daemon. Raises RefusedError and
-    PlaceError.
+    DirectoryError.
     """
     for _ in range(MAX_TRIES):
         connection = connect(name)
@@ -83,14 +83,14 @@ def join(name: str, hello: Hello, options: Sequence[str], *, may_start: bool) ->
 
 
 def connect(name: str, seconds: float = ANSWER_S) -> socket.socket | None:
-    """Connect to the daemon. Return None if it does not run. Raises PlaceError."""
-    place = Place.open(create=False)
-    if place is None:
+    """Connect to the daemon. Return None if it does not run. Raises DirectoryError."""
+    directory = SocketDirectory.open(create=False)
+    if directory is None:
         return None
     try:
-        return place.connect(name, seconds)
+        return directory.connect(name, seconds)
     finally:
-        place.close()
+        directory.close()
 
 
 def _ask(connection: socket.socket, name: str, hello: Hello) -> bool:
@@ -144,28 +144,28 @@ def read_reply(data: bytes, name: str) -> Reply:
 def _start(name: str, hello: Hello, options: Sequence[str]) -> socket.socket | None:
     """Start a daemon and attach to it. Return None if another process was faster.
 
-    Raises RefusedError and PlaceError.
+    Raises RefusedError and DirectoryError.
     """
-    with locked() as place:
+    with locked() as directory:
         # No other process makes or removes a socket while this process holds the lock.
-        connection = place.connect(name, ANSWER_S)
+        connection = directory.connect(name, ANSWER_S)
         if connection is not None:
             connection.close()
             return None
-        identity = place.identity(name)
+        identity = directory.identity(name)
         if identity is not None:
             note(f"shelld: the earlier daemon {name} was killed, and all its shells have ended")
-            place.remove(name, identity)
-            if place.is_removed:
+            directory.remove(name, identity)
+            if directory.is_removed:
                 return None
         linger_s = DEFAULT_LINGER_S if hello.linger_s is None else hello.linger_s
-        with place.listen(name) as listener:
-            identity = place.identity(name)
+        with directory.listen(name) as listener:
+            identity = directory.identity(name)
             try:
                 errors = _spawn(Lasting(name, listener, linger_s), options)
             except OSError as error:
                 # Without its daemon, the socket would look like that of a killed daemon.
-                place.remove(name, identity)
+                directory.remove(name, identity)
                 reason = f"cannot start the daemon {name}: {error.strerror}"
                 raise RefusedError(2, reason) from error
     # The lock is released now, so that other processes do not wait until this daemon runs.
@@ -174,8 +174,8 @@ def _start(name: str, hello: Hello, options: Sequence[str]) -> socket.socket | N
         if connection is not None and _ask(connection, name, hello):
             return connection
         _show_errors(errors)
-        with locked() as place:
-            place.remove(name, identity)
+        with locked() as directory:
+            directory.remove(name, identity)
         raise RefusedError(2, f"the daemon {name} could not start")
     finally:
         os.close(errors)

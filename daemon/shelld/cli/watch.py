@@ -33,6 +33,7 @@ from shelld.cli.join import DIED, RefusedError, connect, read_reply
 from shelld.cli.numbers import integer_type
 from shelld.cli.show import USAGE_ERROR, note, refuse, show
 from shelld.cli.watch_lines import Changes
+from shelld.lasting.directory import DirectoryError
 from shelld.lasting.handshake import (
     HANDSHAKE,
     PROTOCOL,
@@ -42,7 +43,6 @@ from shelld.lasting.handshake import (
     receive,
     send,
 )
-from shelld.lasting.place import PlaceError
 from shelld.lasting.views import MAX_LINES, MAX_SHELLS, View, ViewRequest, decoded, encoded
 
 # How long to wait for the first answer, how long to pause between two views, and after what time
@@ -85,7 +85,7 @@ def watch(arguments: Sequence[str]) -> int:
         if str(error):
             note(f"shelld: {error}")
         return error.exit_code
-    except PlaceError as error:
+    except DirectoryError as error:
         return refuse(str(error))
     try:
         with connection, _sight(given.name, given.lines) as sight:
@@ -129,7 +129,7 @@ def _leave(number: int, _frame: FrameType | None) -> None:
 
 def _joined(name: str) -> socket.socket:
     """Return a connection on which the daemon answers `ViewRequest`s. Raises RefusedError and
-    PlaceError.
+    DirectoryError.
     """
     connection = connect(name, ANSWER_S)
     if connection is None:

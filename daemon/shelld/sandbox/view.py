@@ -21,7 +21,7 @@ from typing import Final, TypeAlias
 from msgspec import Struct
 
 from shelld.keeper.privileges import CAPABILITIES
-from shelld.lasting.place import possible_directories
+from shelld.lasting.directory import possible_directories
 from shelld.sandbox.policy import TEMPORARY, ResolvedPolicy, is_within
 from shelld.sandbox.unix_sockets import sockets_in
 

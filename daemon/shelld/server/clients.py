@@ -29,6 +29,7 @@ import anyio.abc
 import msgspec
 
 from shelld import __version__
+from shelld.lasting.directory import DirectoryError, SocketDirectory, peer_of
 from shelld.lasting.handshake import (
     HANDSHAKE,
     End,
@@ -41,7 +42,6 @@ from shelld.lasting.handshake import (
     receive,
     send,
 )
-from shelld.lasting.place import Place, PlaceError, peer_of
 from shelld.lasting.start import Lasting
 from shelld.lasting.views import Info
 from shelld.methods.context import Daemon
@@ -100,9 +100,11 @@ class Clients:
         self._stoppers: list[socket.socket] = []
         self._watchers = Watchers(self._info)
         try:
-            self._place = Place.open(create=False)
-            self._identity = None if self._place is None else self._place.identity(self._name)
-        except PlaceError as error:
+            self._directory = SocketDirectory.open(create=False)
+            self._identity = (
+                None if self._directory is None else self._directory.identity(self._name)
+            )
+        except DirectoryError as error:
             raise StartupError(str(error)) from error
 
     def begin(
@@ -137,16 +139,16 @@ class Clients:
 
     async def close(self) -> None:
         """Remove the socket, so that no other client comes. Does not end the attached client."""
-        place = self._place
-        if place is not None:
+        directory = self._directory
+        if directory is not None:
             # Remove the socket before the listener closes. A socket without a listener would look
             # like the socket of a killed daemon.
             with anyio.move_on_after(LOCK_S, shield=True):
-                while not place.try_lock():  # noqa: ASYNC110 - there is no event for a free lock
+                while not directory.try_lock():  # noqa: ASYNC110 - there is no event for a free lock
                     await anyio.sleep(LOCK_POLL_S)
-            place.remove(self._name, self._identity)
-            place.close()
-            self._place = None
+            directory.remove(self._name, self._identity)
+            directory.close()
+            self._directory = None
         self._listener.close()
 
     def end(self, exit_code: int) -> None:

@@ -2,10 +2,10 @@
 
 Owns the rules for the directory, the sockets in it, and the lock. The directory is `shelld` in
 XDG_RUNTIME_DIR. If this variable names no directory for this user, it is `/tmp/shelld-UID`. A
-`Place` opens the directory once, and reaches all files in it through the descriptor. So nobody can
-replace the directory while the `Place` is open, and the length of the path of the directory does
-not matter. A socket is bound to its whole path if the path is short enough. The kernel then lists
-the path, and sandboxes hide the sockets that the kernel lists.
+`SocketDirectory` opens the directory once, and reaches all files in it through the descriptor. So
+nobody can replace the directory while the `SocketDirectory` is open, and the length of the path of
+the directory does not matter. A socket is bound to its whole path if the path is short enough. The
+kernel then lists the path, and sandboxes hide the sockets that the kernel lists.
 
 Never follows or removes a file that is not a socket of this user. A process holds the lock while it
 binds or removes a socket. The lock is on the directory itself, so it leaves no file.
@@ -37,7 +37,7 @@ _BACKLOG: Final = 128
 _UCRED: Final = struct.Struct("3i")
 
 
-class PlaceError(Exception):
+class DirectoryError(Exception):
     """The directory or a socket cannot be used. The message is a sentence for the user."""
 
 
@@ -105,14 +105,14 @@ def _is_for_us(directory: str) -> bool:
     return found.st_uid == 0 and os.access(directory, os.W_OK | os.X_OK)
 
 
-class Place:
+class SocketDirectory:
     def __init__(self, descriptor: int, path: str) -> None:
         self._descriptor = descriptor
         self._path = path
 
     @classmethod
-    def open(cls, *, create: bool) -> Place | None:
-        """Open the directory. Raises PlaceError.
+    def open(cls, *, create: bool) -> SocketDirectory | None:
+        """Open the directory. Raises DirectoryError.
 
         If the directory does not exist, create it if `create` is True; otherwise return None.
         """
@@ -126,17 +126,17 @@ class Place:
             descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         except FileNotFoundError as error:
             if create:
-                raise PlaceError(f"cannot make {path}: {error.strerror}") from error
+                raise DirectoryError(f"cannot make {path}: {error.strerror}") from error
             return None
         except OSError as error:
             # O_NOFOLLOW with O_DIRECTORY reports a symlink as ENOTDIR.
             is_other = error.errno in {errno.ENOTDIR, errno.ELOOP}
             reason = "it is not a directory" if is_other else error.strerror
-            raise PlaceError(f"cannot use {path}: {reason}") from error
+            raise DirectoryError(f"cannot use {path}: {reason}") from error
         found = os.fstat(descriptor)
         if found.st_uid != os.getuid() or found.st_mode & 0o777 != 0o700:
             os.close(descriptor)
-            raise PlaceError(f"cannot use {path}: it must belong to you, with mode 0700")
+            raise DirectoryError(f"cannot use {path}: it must belong to you, with mode 0700")
         return cls(descriptor, path)
 
     def close(self) -> None:
@@ -152,21 +152,21 @@ class Place:
         return sorted(name for each in found if _is_name(name := each.removesuffix(_SUFFIX)))
 
     def identity(self, name: str) -> int | None:
-        """Return the inode of a socket; None if there is none. Raises PlaceError."""
+        """Return the inode of a socket; None if there is none. Raises DirectoryError."""
         try:
             found = os.stat(name + _SUFFIX, dir_fd=self._descriptor, follow_symlinks=False)
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise PlaceError(f"cannot use {self.path_of(name)}: {error.strerror}") from error
+            raise DirectoryError(f"cannot use {self.path_of(name)}: {error.strerror}") from error
         if not stat.S_ISSOCK(found.st_mode) or found.st_uid != os.getuid():
-            raise PlaceError(f"cannot use {self.path_of(name)}: it is not a socket of yours")
+            raise DirectoryError(f"cannot use {self.path_of(name)}: it is not a socket of yours")
         return found.st_ino
 
     def connect(self, name: str, seconds: float) -> socket.socket | None:
         """Connect to a daemon.
 
-        Return None if no process listens on its socket. Raises PlaceError.
+        Return None if no process listens on its socket. Raises DirectoryError.
         """
         if self.identity(name) is None:
             return None
@@ -174,30 +174,30 @@ class Place:
             connection = _new_socket()
         except OSError as error:
             reason = error.strerror
-            raise PlaceError(f"cannot connect to {self.path_of(name)}: {reason}") from error
+            raise DirectoryError(f"cannot connect to {self.path_of(name)}: {reason}") from error
         connection.settimeout(seconds)
         try:
             connection.connect(self._reached(name))
             if peer_of(connection)[1] != os.getuid():
-                raise PlaceError(f"cannot use {self.path_of(name)}: another user listens there")
+                raise DirectoryError(f"cannot use {self.path_of(name)}: another user listens there")
         except (ConnectionRefusedError, FileNotFoundError):
             connection.close()
             return None
         except OSError as error:
             connection.close()
             reason = error.strerror or "nobody answers"
-            raise PlaceError(f"cannot connect to {self.path_of(name)}: {reason}") from error
-        except PlaceError:
+            raise DirectoryError(f"cannot connect to {self.path_of(name)}: {reason}") from error
+        except DirectoryError:
             connection.close()
             raise
         return connection
 
     def listen(self, name: str) -> socket.socket:
-        """Make a socket, and listen on it. The caller holds the lock. Raises PlaceError."""
+        """Make a socket, and listen on it. The caller holds the lock. Raises DirectoryError."""
         try:
             listener = _new_socket()
         except OSError as error:
-            raise PlaceError(f"cannot make {self.path_of(name)}: {error.strerror}") from error
+            raise DirectoryError(f"cannot make {self.path_of(name)}: {error.strerror}") from error
         before = os.umask(0o177)
         try:
             listener.bind(self._address(name))
@@ -207,7 +207,7 @@ class Place:
             listener.listen(_BACKLOG)
         except OSError as error:
             listener.close()
-            raise PlaceError(f"cannot make {self.path_of(name)}: {error.strerror}") from error
+            raise DirectoryError(f"cannot make {self.path_of(name)}: {error.strerror}") from error
         finally:
             os.umask(before)
         return listener
@@ -217,7 +217,7 @@ class Place:
 
         The caller holds the lock. Does nothing if the socket was replaced or cannot be removed.
         """
-        with contextlib.suppress(OSError, PlaceError):
+        with contextlib.suppress(OSError, DirectoryError):
             if identity is not None and self.identity(name) == identity:
                 os.unlink(name + _SUFFIX, dir_fd=self._descriptor)
         with contextlib.suppress(OSError):
@@ -249,22 +249,22 @@ class Place:
 
 
 @contextlib.contextmanager
-def locked() -> Generator[Place]:
+def locked() -> Generator[SocketDirectory]:
     """Open the directory, and create it if necessary.
 
-    Hold the lock of the directory while the block runs. Raises PlaceError.
+    Hold the lock of the directory while the block runs. Raises DirectoryError.
     """
     give_up_at = time.monotonic() + LOCK_S
     while True:
-        place = Place.open(create=True)
-        assert place is not None
+        directory = SocketDirectory.open(create=True)
+        assert directory is not None
         try:
-            while not place.try_lock():
+            while not directory.try_lock():
                 if time.monotonic() > give_up_at:
-                    raise PlaceError("another shelld attach does not finish")
+                    raise DirectoryError("another shelld attach does not finish")
                 time.sleep(_LOCK_POLL_S)
-            if not place.is_removed:
-                yield place
+            if not directory.is_removed:
+                yield directory
                 return
         finally:
-            place.close()
+            directory.close()

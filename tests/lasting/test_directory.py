@@ -1,4 +1,4 @@
-"""`Place` chooses the directory for the sockets of lasting daemons."""
+"""`SocketDirectory` chooses the directory for the sockets of lasting daemons."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from shelld.lasting.place import Place
+from shelld.lasting.directory import SocketDirectory
 
 NOBODY = 65534
 
@@ -25,9 +25,9 @@ def socket_path_as_nobody(runtime: str) -> str:
             os.setgid(NOBODY)
             os.setuid(NOBODY)
             os.environ["XDG_RUNTIME_DIR"] = runtime
-            place = Place.open(create=True)
-            assert place is not None
-            path = place.path_of("work")
+            directory = SocketDirectory.open(create=True)
+            assert directory is not None
+            path = directory.path_of("work")
             with contextlib.suppress(OSError):
                 os.rmdir(os.path.dirname(path))
             os.write(writing, path.encode())
