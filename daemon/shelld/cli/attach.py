@@ -33,7 +33,7 @@ from shelld.cli.join import (
     DEFAULT_LINGER_S,
     DIED,
     OCCUPIED,
-    RefusedError,
+    JoinError,
     join,
     wait_readable,
 )
@@ -103,7 +103,7 @@ def attach(arguments: Sequence[str]) -> int:
     )
     try:
         connection = join(given.name, hello, options, may_start=not given.no_start)
-    except RefusedError as error:
+    except JoinError as error:
         note(f"shelld: {error}")
         return error.exit_code
     except DirectoryError as error:

@@ -18,7 +18,7 @@ from shelld import __version__
 from shelld.cli.arguments import ArgumentParser
 from shelld.cli.attach import add_name
 from shelld.cli.formats import duration
-from shelld.cli.join import RefusedError, read_reply
+from shelld.cli.join import JoinError, read_reply
 from shelld.cli.show import note, refuse, show
 from shelld.lasting.directory import DirectoryError, SocketDirectory
 from shelld.lasting.handshake import (
@@ -93,7 +93,7 @@ def stop(arguments: Sequence[str]) -> int:
             # the daemon's process.
             while data := receive(connection)[0]:
                 read_reply(data, name)
-        except RefusedError as error:
+        except JoinError as error:
             note(f"shelld: {error}")
             return 1
         except TimeoutError:
@@ -125,7 +125,7 @@ def _ask(directory: SocketDirectory, name: str, wants: Literal["info", "stop"]) 
         return None
     try:
         return read_reply(data, name)
-    except RefusedError as error:
+    except JoinError as error:
         note(f"shelld: {error}")
         return None
 

@@ -49,7 +49,7 @@ MAX_TRIES: Final = 20
 PAUSE_S: Final = 0.05
 
 
-class RefusedError(Exception):
+class JoinError(Exception):
     """The client was not attached. The message says why. `exit_code`: the exit code of `shelld
     attach`.
     """
@@ -62,13 +62,13 @@ class RefusedError(Exception):
 def join(name: str, hello: Hello, options: Sequence[str], *, may_start: bool) -> socket.socket:
     """Attach to the daemon, and return the connection.
 
-    If the daemon does not run and `may_start` is True, start the daemon. Raises RefusedError and
+    If the daemon does not run and `may_start` is True, start the daemon. Raises JoinError and
     DirectoryError.
     """
     for _ in range(MAX_TRIES):
         connection = connect(name)
         if connection is None and not may_start:
-            raise RefusedError(DIED, f"the daemon {name} does not run")
+            raise JoinError(DIED, f"the daemon {name} does not run")
         if connection is None:
             connection = _start(name, hello, options)
             if connection is not None:
@@ -79,7 +79,7 @@ def join(name: str, hello: Hello, options: Sequence[str], *, may_start: bool) ->
             return connection
         # The daemon has ended before it answered.
         time.sleep(PAUSE_S)
-    raise RefusedError(2, f"the daemon {name} ends again and again")
+    raise JoinError(2, f"the daemon {name} ends again and again")
 
 
 def connect(name: str, seconds: float = ANSWER_S) -> socket.socket | None:
@@ -95,7 +95,7 @@ def connect(name: str, seconds: float = ANSWER_S) -> socket.socket | None:
 
 def _ask(connection: socket.socket, name: str, hello: Hello) -> bool:
     """Ask the daemon to take the client. Return False if the daemon ends before it answers. Raises
-    RefusedError.
+    JoinError.
     """
     try:
         connection.settimeout(ANSWER_S)
@@ -104,7 +104,7 @@ def _ask(connection: socket.socket, name: str, hello: Hello) -> bool:
         close_all(descriptors)
     except TimeoutError:
         connection.close()
-        raise RefusedError(2, f"the daemon {name} does not answer") from None
+        raise JoinError(2, f"the daemon {name} does not answer") from None
     except OSError:
         data = b""
     if not data:
@@ -114,17 +114,17 @@ def _ask(connection: socket.socket, name: str, hello: Hello) -> bool:
         reply = read_reply(data, name)
         if reply.state == "busy":
             sentence = f"another client is attached to {name}; --steal takes its place"
-            raise RefusedError(OCCUPIED, sentence)
+            raise JoinError(OCCUPIED, sentence)
         if reply.state != "attached":
-            raise RefusedError(2, f"the daemon {name} has no room for a client now")
-    except RefusedError:
+            raise JoinError(2, f"the daemon {name} has no room for a client now")
+    except JoinError:
         connection.close()
         raise
     return True
 
 
 def read_reply(data: bytes, name: str) -> Reply:
-    """Decode a daemon's answer. Raises RefusedError for a daemon of another version."""
+    """Decode a daemon's answer. Raises JoinError for a daemon of another version."""
     try:
         version = decode(data, Version)
         if (version.handshake, version.protocol) != (HANDSHAKE, PROTOCOL):
@@ -132,10 +132,10 @@ def read_reply(data: bytes, name: str) -> Reply:
                 f"the daemon {name} is shelld {version.version} (protocol {version.protocol}), "
                 f"and this is shelld {__version__} (protocol {PROTOCOL})"
             )
-            raise RefusedError(OTHER_VERSION, sentence)
+            raise JoinError(OTHER_VERSION, sentence)
         return decode(data, Reply)
     except HandshakeError:
-        raise RefusedError(2, f"the program that listens as {name} is not shelld") from None
+        raise JoinError(2, f"the program that listens as {name} is not shelld") from None
 
 
 # -- starting ---------------------------------------------------------------------------------
@@ -144,7 +144,7 @@ def read_reply(data: bytes, name: str) -> Reply:
 def _start(name: str, hello: Hello, options: Sequence[str]) -> socket.socket | None:
     """Start a daemon and attach to it. Return None if another process was faster.
 
-    Raises RefusedError and DirectoryError.
+    Raises JoinError and DirectoryError.
     """
     with locked() as directory:
         # No other process makes or removes a socket while this process holds the lock.
@@ -167,7 +167,7 @@ def _start(name: str, hello: Hello, options: Sequence[str]) -> socket.socket | N
                 # Without its daemon, the socket would look like that of a killed daemon.
                 directory.remove(name, identity)
                 reason = f"cannot start the daemon {name}: {error.strerror}"
-                raise RefusedError(2, reason) from error
+                raise JoinError(2, reason) from error
     # The lock is released now, so that other processes do not wait until this daemon runs.
     try:
         connection = connect(name)
@@ -176,7 +176,7 @@ def _start(name: str, hello: Hello, options: Sequence[str]) -> socket.socket | N
         _show_errors(errors)
         with locked() as directory:
             directory.remove(name, identity)
-        raise RefusedError(2, f"the daemon {name} could not start")
+        raise JoinError(2, f"the daemon {name} could not start")
     finally:
         os.close(errors)
 

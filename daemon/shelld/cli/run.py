@@ -29,7 +29,7 @@ from shelld.cli.parser import parse_options
 from shelld.cli.raw_terminal import RawTerminal
 from shelld.cli.show import USAGE_ERROR
 from shelld.cli.stops import Stops
-from shelld.cli.typed import Typed
+from shelld.cli.typed import InputForwarder
 from shelld_client import BashOptions, Client, CommandBlocked, ExitEvent, ShellError
 
 # These options of the daemon suit a single command. Output stays on disk until it is shown, and the
@@ -146,7 +146,7 @@ class _Run:
             if self._terminal is not None:
                 self._terminal.attach(client, bash_id)
             if sys.stdin is not None:
-                Typed(client, bash_id, self._refuse).start()
+                InputForwarder(client, bash_id, self._refuse).start()
             try:
                 self._follow(client, bash_id)
             except OutputLost as error:

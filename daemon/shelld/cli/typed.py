@@ -31,7 +31,7 @@ _FIRST_PAUSE_S: Final = 0.01
 _LONGEST_PAUSE_S: Final = 0.25
 
 
-class Typed:
+class InputForwarder:
     """Passes on input in its own thread.
 
     It calls `refused` in that thread if the guard or the terminal refuses input.

@@ -29,7 +29,7 @@ from typing import Final, Literal, Protocol, TypeAlias
 from shelld import __version__
 from shelld.cli.arguments import ArgumentParser
 from shelld.cli.attach import DEFAULT_NAME, add_name
-from shelld.cli.join import DIED, RefusedError, connect, read_reply
+from shelld.cli.join import DIED, JoinError, connect, read_reply
 from shelld.cli.numbers import integer_type
 from shelld.cli.show import USAGE_ERROR, note, refuse, show
 from shelld.cli.watch_lines import Changes
@@ -81,7 +81,7 @@ def watch(arguments: Sequence[str]) -> int:
         signal.signal(number, _leave)
     try:
         connection = _joined(given.name)
-    except RefusedError as error:
+    except JoinError as error:
         if str(error):
             note(f"shelld: {error}")
         return error.exit_code
@@ -128,25 +128,25 @@ def _leave(number: int, _frame: FrameType | None) -> None:
 
 
 def _joined(name: str) -> socket.socket:
-    """Return a connection on which the daemon answers `ViewRequest`s. Raises RefusedError and
+    """Return a connection on which the daemon answers `ViewRequest`s. Raises JoinError and
     DirectoryError.
     """
     connection = connect(name, ANSWER_S)
     if connection is None:
-        raise RefusedError(DIED, f"the daemon {name} does not run")
+        raise JoinError(DIED, f"the daemon {name} does not run")
     try:
         hello = Hello(handshake=HANDSHAKE, protocol=PROTOCOL, version=__version__, wants="watch")
         try:
             send(connection, hello)
             data, descriptors = receive(connection)
         except OSError:
-            raise RefusedError(USAGE_ERROR, f"the daemon {name} does not answer") from None
+            raise JoinError(USAGE_ERROR, f"the daemon {name} does not answer") from None
         close_all(descriptors)
         if not data:
             # The daemon has ended, or has an earlier version, which does not know this message.
-            raise RefusedError(USAGE_ERROR, f"the daemon {name} cannot be watched")
+            raise JoinError(USAGE_ERROR, f"the daemon {name} cannot be watched")
         if read_reply(data, name).state != "watching":
-            raise RefusedError(USAGE_ERROR, f"the daemon {name} has too many watchers already")
+            raise JoinError(USAGE_ERROR, f"the daemon {name} has too many watchers already")
     except BaseException:
         connection.close()
         raise
