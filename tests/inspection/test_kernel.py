@@ -163,7 +163,7 @@ ctypes.CDLL(None).syscall(60 if os.uname().machine == "x86_64" else 93, 0)
         wait_for(lambda: list(waits(pid)) != [], "the second thread")
         (wait,) = waits(pid)
         assert wait.descriptors == {read}
-        assert file_behind(wait.place, read, 0) == file_of(f"{wait.place}/fd/{read}")
+        assert file_behind(wait.proc_dir, read, 0) == file_of(f"{wait.proc_dir}/fd/{read}")
 
 
 def test_sleep_is_no_wait_for_input() -> None:
@@ -199,7 +199,9 @@ def test_thread_that_a_tracer_holds_does_not_wait() -> None:
     with running(code) as (pid, _, _):
         wait_for(lambda: list(waits(pid)) != [], "the thread to read")
         [wait] = waits(pid)
-        with subprocess.Popen([sys.executable, "-c", TRACER, wait.place.rpartition("/")[2]]) as by:
+        with subprocess.Popen(
+            [sys.executable, "-c", TRACER, wait.proc_dir.rpartition("/")[2]]
+        ) as by:
             try:
                 # The kernel still shows the call in which the thread was held.
                 wait_for(lambda: list(waits(pid)) == [], "the tracer to hold the thread")

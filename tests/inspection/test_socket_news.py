@@ -30,13 +30,13 @@ class Kernel:
         self.number: int | None = None
         self.counts = 0
 
-    def list(self, _place: str) -> list[Socket]:
+    def list(self, _proc_dir: str) -> list[Socket]:
         self.looks += 1
         if self.listening is None:
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
         return self.listening
 
-    def count(self, _place: str) -> int | None:
+    def count(self, _proc_dir: str) -> int | None:
         self.counts += 1
         return self.number
 
@@ -194,12 +194,12 @@ async def test_pauses_grow_with_the_number_of_namespaces(
     used_s, pauses = 0.0, list[float]()
     loop = asyncio.get_running_loop()
 
-    def number_of(_place: str) -> int:
+    def number_of(_proc_dir: str) -> int:
         nonlocal used_s
         used_s += 0.01
         return 0
 
-    def place(_news: SocketNews) -> str:
+    def proc_dir(_news: SocketNews) -> str:
         return PLACE
 
     def call_later(delay: float, call: Callable[[], None]) -> asyncio.TimerHandle:
@@ -210,7 +210,7 @@ async def test_pauses_grow_with_the_number_of_namespaces(
         patched.setattr(sockets, "number_of", number_of)
         patched.setattr(loop, "call_later", call_later)
         patched.setattr("time.thread_time", lambda: used_s)
-        patched.setattr(SocketNews, "_place", place)
+        patched.setattr(SocketNews, "_proc_dir", proc_dir)
         watch.follow(dict.fromkeys(range(1, 4), PLACE))
     assert pauses == pytest.approx([0.4, 0.8, 1.2])
 
@@ -256,14 +256,14 @@ async def test_socket_in_another_namespace_is_news(
 ) -> None:
     # Only the number of sockets shows that there is a new socket.
     monkeypatch.setattr(socket_news, "_LIST_ANYWAY_S", 3_600.0)
-    place = f"/proc/{server.pid}"
+    proc_dir = f"/proc/{server.pid}"
     with Watch(SocketNews(), lambda: None) as watch:
-        watch.follow({os.stat(f"{place}/ns/net").st_ino: place})
-        assert sockets.number_of(place) == 0
+        watch.follow({os.stat(f"{proc_dir}/ns/net").st_ino: proc_dir})
+        assert sockets.number_of(proc_dir) == 0
         for number in (1, 2):
             seen = watch.count
             assert server.stdin is not None
             server.stdin.write(b"\n")
             server.stdin.flush()
             await until(partial(has_more_than, watch, seen))
-            assert sockets.number_of(place) == number
+            assert sockets.number_of(proc_dir) == number

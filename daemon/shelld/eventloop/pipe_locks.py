@@ -195,11 +195,11 @@ class PipeWatch:
 
     def __init__(self, is_needed: Callable[[], bool]) -> None:
         self._is_needed = is_needed
-        self._place = f"/proc/self/task/{threading.get_native_id()}"
+        self._proc_dir = f"/proc/self/task/{threading.get_native_id()}"
         self._has_work = threading.Event()
         self._closing = threading.Event()
         self._is_started = False
-        # The descriptors of `stat` and `syscall` in `_place`, and a third descriptor. The thread
+        # The descriptors of `stat` and `syscall` in `_proc_dir`, and a third descriptor. The thread
         # closes the third descriptor when it needs to open a file.
         self._files: list[int] = []
         # The system call in which the event loop slept at the last check.
@@ -224,7 +224,7 @@ class PipeWatch:
 
     def _run(self) -> None:
         try:
-            for path in (f"{self._place}/stat", f"{self._place}/syscall", os.devnull):
+            for path in (f"{self._proc_dir}/stat", f"{self._proc_dir}/syscall", os.devnull):
                 self._files.append(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
             while not self._closing.is_set():
                 self._has_work.wait()
@@ -321,11 +321,13 @@ def _depth(processes: dict[int, _Stat], pid: int) -> int:
 
 def _has_open(pid: int, pipe: str, *, every_thread: bool) -> bool:
     tasks = f"/proc/{pid}/task"
-    places = [f"{tasks}/{each}" for each in os.listdir(tasks)] if every_thread else [f"/proc/{pid}"]
-    for place in places:
-        for name in os.listdir(f"{place}/fd"):
+    proc_dirs = (
+        [f"{tasks}/{each}" for each in os.listdir(tasks)] if every_thread else [f"/proc/{pid}"]
+    )
+    for proc_dir in proc_dirs:
+        for name in os.listdir(f"{proc_dir}/fd"):
             with contextlib.suppress(OSError):
-                if os.readlink(f"{place}/fd/{name}") == pipe:
+                if os.readlink(f"{proc_dir}/fd/{name}") == pipe:
                     return True
     return False
 

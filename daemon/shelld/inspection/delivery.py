@@ -53,7 +53,7 @@ def wait_on(member: Member, source: Source) -> tuple[Wait, int] | None:
             return None
     for wait, descriptor in (member.reads or {}).get(source.file, ()):
         with contextlib.suppress(OSError):
-            is_ours = source.may_be(f"{wait.place}/fd/{descriptor}")
+            is_ours = source.may_be(f"{wait.proc_dir}/fd/{descriptor}")
             if is_ours and can_end(wait, descriptor):
                 return wait, descriptor
     return None
@@ -104,7 +104,7 @@ def _master_of(member: Member, source: Source) -> int | None:
     """Return the descriptor of the master side of a terminal if a process waits to read it."""
     for wait, descriptor in (member.reads or {}).get((TERMINAL_MASTER,), ()):
         with contextlib.suppress(OSError):
-            if (inner_terminal(wait.place, descriptor),) == source.file:
+            if (inner_terminal(wait.proc_dir, descriptor),) == source.file:
                 return descriptor
     return None
 
@@ -145,7 +145,7 @@ def _has_input(wait: Wait, descriptor: int, source: Source) -> bool:
     # the process.
     for each in (descriptor, *_STANDARD):
         with contextlib.suppress(OSError):
-            terminal = _opened(f"{wait.place}/fd/{each}", source)
+            terminal = _opened(f"{wait.proc_dir}/fd/{each}", source)
             try:
                 ready = select.poll()
                 ready.register(terminal, select.POLLIN)
@@ -161,11 +161,11 @@ def _opened(path: str, source: Source) -> int:
     """
     # With O_PATH, this opens only the path, and not the file itself. The descriptor may mean
     # another file by now, and opening that file itself may hang.
-    place = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    opened = os.open(path, os.O_PATH | os.O_CLOEXEC)
     try:
-        about = os.fstat(place)
+        about = os.fstat(opened)
         if not stat.S_ISCHR(about.st_mode) or (about.st_rdev,) != source.file:
             raise OSError(errno.ENOTTY, os.strerror(errno.ENOTTY))
-        return os.open(f"/proc/self/fd/{place}", _OPEN)
+        return os.open(f"/proc/self/fd/{opened}", _OPEN)
     finally:
-        os.close(place)
+        os.close(opened)

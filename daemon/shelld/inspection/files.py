@@ -31,54 +31,54 @@ class Pipes(NamedTuple):
     written: frozenset[str]
 
 
-def file_in(place: str, descriptor: int, known: int | None) -> tuple[int, ...]:
+def file_in(proc_dir: str, descriptor: int, known: int | None) -> tuple[int, ...]:
     """Return the file behind a descriptor, in the form of `Source.file`. Return () for a file whose
     server may not answer.
 
-    `place`: the directory of a process or thread in /proc. `known`: the number of a mount that is
-    known to be in memory. A file on this mount is found faster. Raises OSError.
+    `proc_dir`: the directory of a process or thread in /proc. `known`: the number of a mount that
+    is known to be in memory. A file on this mount is found faster. Raises OSError.
     """
-    path = f"{place}/fd/{descriptor}"
+    path = f"{proc_dir}/fd/{descriptor}"
     has_path = os.readlink(path).startswith("/")
-    return file_of(path) if not has_path or _is_in_memory(place, descriptor, known) else ()
+    return file_of(path) if not has_path or _is_in_memory(proc_dir, descriptor, known) else ()
 
 
-def is_socket(place: str, descriptor: int | str) -> bool:
+def is_socket(proc_dir: str, descriptor: int | str) -> bool:
     """Return whether a descriptor is a socket. Raises OSError."""
-    return os.readlink(f"{place}/fd/{descriptor}").startswith("socket:")
+    return os.readlink(f"{proc_dir}/fd/{descriptor}").startswith("socket:")
 
 
-def pipes_of(place: str) -> Pipes:
+def pipes_of(proc_dir: str) -> Pipes:
     """Return the pipes of a process or thread. Raises OSError if they cannot be seen."""
     by_mode: dict[int, set[str]] = {os.O_RDONLY: set(), os.O_WRONLY: set(), os.O_RDWR: set()}
-    for name in os.listdir(f"{place}/fd")[:_MAX_DESCRIPTORS]:
+    for name in os.listdir(f"{proc_dir}/fd")[:_MAX_DESCRIPTORS]:
         with contextlib.suppress(OSError):
-            target = os.readlink(f"{place}/fd/{name}")
+            target = os.readlink(f"{proc_dir}/fd/{name}")
             if target.startswith("pipe:"):
-                by_mode[access_mode(place, name)].add(target)
+                by_mode[access_mode(proc_dir, name)].add(target)
     both = by_mode[os.O_RDWR]
     return Pipes(frozenset(by_mode[os.O_RDONLY] | both), frozenset(by_mode[os.O_WRONLY] | both))
 
 
-def access_mode(place: str, descriptor: int | str) -> int:
+def access_mode(proc_dir: str, descriptor: int | str) -> int:
     """Return the mode of an open descriptor: O_RDONLY, O_WRONLY or O_RDWR. Raises OSError."""
-    flags = _FLAGS.search(read_short_file(f"{place}/fdinfo/{descriptor}"))
+    flags = _FLAGS.search(read_short_file(f"{proc_dir}/fdinfo/{descriptor}"))
     return os.O_RDWR if flags is None else int(flags[1], 8) & os.O_ACCMODE
 
 
-def _is_in_memory(place: str, descriptor: int, known: int | None) -> bool:
+def _is_in_memory(proc_dir: str, descriptor: int, known: int | None) -> bool:
     """Return whether a file is on a file system in memory. Raises OSError.
 
     Looks for the mount in the mount namespaces of the process and of this daemon, because the
     process may have inherited the file from our namespace and entered another namespace since then.
     """
-    if (mount := mount_of(place, descriptor)) is None:
+    if (mount := mount_of(proc_dir, descriptor)) is None:
         return False
     # The open file keeps its mount, so no other mount can have this number.
     if mount == known:
         return True
     line = re.compile(rb"^%d .*? - (\S+)" % mount, re.MULTILINE)
-    for mounts in (f"{place}/mountinfo", "/proc/self/mountinfo"):
+    for mounts in (f"{proc_dir}/mountinfo", "/proc/self/mountinfo"):
         if (found := line.search(read_file(mounts))) is not None:
             return found[1] in _IN_MEMORY
     return False

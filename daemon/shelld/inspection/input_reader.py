@@ -208,16 +208,16 @@ def _has_far_end(member: Member, budget: _Budget) -> bool:
     A listening socket does not count, because a server may also read keys from its user. Returns
     True if there is no time to find out.
     """
-    place, found = "", set[int]()
+    proc_dir, found = "", set[int]()
     for wait in {wait for reads in (member.reads or {}).values() for wait, _ in reads}:
         if budget.is_spent:
             return True
-        place = wait.place
+        proc_dir = wait.proc_dir
         found |= network_sockets(wait)
     if not found:
         return False
     try:
-        return not found <= {each.inode for each in listening(place)}
+        return not found <= {each.inode for each in listening(proc_dir)}
     except OSError:
         return True
 

@@ -132,9 +132,9 @@ def waits(pid: int, is_spent: Callable[[], bool] = lambda: False) -> Iterator[Wa
     for thread in threads_of(pid):
         if is_spent():
             return
-        place = f"/proc/{pid}/task/{thread}"
+        proc_dir = f"/proc/{pid}/task/{thread}"
         try:
-            words = read_short_file(f"{place}/syscall").split()
+            words = read_short_file(f"{proc_dir}/syscall").split()
         except OSError as error:
             # The thread may have ended.
             failure = error
@@ -144,25 +144,25 @@ def waits(pid: int, is_spent: Callable[[], bool] = lambda: False) -> Iterator[Wa
         if len(words) < 9 or (look := LOOKS.get(int(words[0]))) is None:
             continue
         arguments = tuple(int(word, 16) for word in words[1:8])
-        if arguments[6] < _32_BITS and _is_32_bit(place):
+        if arguments[6] < _32_BITS and _is_32_bit(proc_dir):
             # A 32-bit program has other numbers for its calls.
             continue
-        if thread != str(pid) and _is_held(place):
+        if thread != str(pid) and _is_held(proc_dir):
             # A tracer such as a debugger may hold a thread at the beginning of a call, so that the
             # thread does not wait in the call.
             continue
         # During the look, another thread may unmap memory or close a descriptor. An argument of the
         # call may also be an invalid address.
         with contextlib.suppress(OSError, ValueError, OverflowError, struct.error):
-            yield look(place, arguments)
+            yield look(proc_dir, arguments)
     if failure is not None and not has_seen:
         raise failure
 
 
-def _is_held(place: str) -> bool:
+def _is_held(proc_dir: str) -> bool:
     """Return whether a signal or a tracer keeps a thread from running, or the thread is gone."""
     try:
-        return fields_of(read_short_file(f"{place}/stat"))[0] in b"Tt"
+        return fields_of(read_short_file(f"{proc_dir}/stat"))[0] in b"Tt"
     except (OSError, IndexError):
         return True
 
@@ -176,9 +176,9 @@ def waits_for_child(pid: int) -> bool:
     return _WAITS_FOR_CHILD is None or number in _WAITS_FOR_CHILD
 
 
-def _is_32_bit(place: str) -> bool:
+def _is_32_bit(proc_dir: str) -> bool:
     try:
-        with open(f"{place}/exe", "rb", buffering=0) as file:
+        with open(f"{proc_dir}/exe", "rb", buffering=0) as file:
             return file.read(_ELF_CLASS + 1)[_ELF_CLASS:] == bytes([_ELF_32])
     except OSError:
         return True
@@ -193,19 +193,19 @@ def can_end(wait: Wait, descriptor: int) -> bool:
     if wait.is_read:
         return True
     inodes = {inode for number, inode in wait.inodes if number == descriptor}
-    if inodes and os.stat(f"{wait.place}/fd/{descriptor}").st_ino not in inodes:
+    if inodes and os.stat(f"{wait.proc_dir}/fd/{descriptor}").st_ino not in inodes:
         return False
-    return access_mode(wait.place, descriptor) != os.O_WRONLY
+    return access_mode(wait.proc_dir, descriptor) != os.O_WRONLY
 
 
 def file_behind(
-    place: str, descriptor: int, own_terminal: int, known: int | None = None
+    proc_dir: str, descriptor: int, own_terminal: int, known: int | None = None
 ) -> tuple[int, ...]:
     """Return the file behind a descriptor of a thread, as `file_in` does. Raises OSError.
 
     If the file is /dev/tty, the result is `own_terminal`.
     """
-    found = file_in(place, descriptor, known)
+    found = file_in(proc_dir, descriptor, known)
     return (own_terminal,) if found == (OWN_TERMINAL,) else found
 
 
@@ -218,9 +218,9 @@ def network_sockets(wait: Wait) -> set[int]:
     found: set[int] = set()
     for descriptor in wait.descriptors:
         with contextlib.suppress(OSError):
-            protocol = _protocol(wait.place, descriptor)
+            protocol = _protocol(wait.proc_dir, descriptor)
             if protocol and not protocol.startswith(_LOCAL_PROTOCOLS):
-                found.add(os.stat(f"{wait.place}/fd/{descriptor}").st_ino)
+                found.add(os.stat(f"{wait.proc_dir}/fd/{descriptor}").st_ino)
     return found
 
 
@@ -232,27 +232,27 @@ def has_timer(wait: Wait, is_spent: Callable[[], bool]) -> bool:
         if is_spent():
             return True
         with contextlib.suppress(OSError):
-            if os.readlink(f"{wait.place}/fd/{descriptor}") == _TIMER_FILE:
-                about = read_short_file(f"{wait.place}/fdinfo/{descriptor}")
+            if os.readlink(f"{wait.proc_dir}/fd/{descriptor}") == _TIMER_FILE:
+                about = read_short_file(f"{wait.proc_dir}/fdinfo/{descriptor}")
                 if _UNSET_TIMER.search(about) is None:
                     return True
     return False
 
 
-def has_local_socket(place: str) -> bool:
+def has_local_socket(proc_dir: str) -> bool:
     """Return whether a thread has a Unix socket. Raises OSError."""
-    for name in os.listdir(f"{place}/fd")[:MAX_DESCRIPTORS]:
+    for name in os.listdir(f"{proc_dir}/fd")[:MAX_DESCRIPTORS]:
         with contextlib.suppress(OSError):
-            if _protocol(place, name).startswith(b"UNIX"):
+            if _protocol(proc_dir, name).startswith(b"UNIX"):
                 return True
     return False
 
 
-def _protocol(place: str, descriptor: int | str) -> bytes:
+def _protocol(proc_dir: str, descriptor: int | str) -> bytes:
     """Return the protocol of a socket; b"" for other files. Raises OSError."""
-    if not is_socket(place, descriptor):
+    if not is_socket(proc_dir, descriptor):
         return b""
-    return os.getxattr(f"{place}/fd/{descriptor}", "system.sockprotoname")
+    return os.getxattr(f"{proc_dir}/fd/{descriptor}", "system.sockprotoname")
 
 
 def may_read(pid: int, but: str = "") -> bool:
@@ -263,8 +263,10 @@ def may_read(pid: int, but: str = "") -> bool:
     """
     try:
         for thread in os.listdir(f"/proc/{pid}/task")[:_MAX_WRITERS]:
-            place = f"/proc/{pid}/task/{thread}"
-            number = b"" if place == but else read_short_file(f"{place}/syscall").split(b" ", 1)[0]
+            proc_dir = f"/proc/{pid}/task/{thread}"
+            number = (
+                b"" if proc_dir == but else read_short_file(f"{proc_dir}/syscall").split(b" ", 1)[0]
+            )
             if number and number.strip() not in IDLE:
                 return True
     except OSError:
@@ -272,27 +274,27 @@ def may_read(pid: int, but: str = "") -> bool:
     return False
 
 
-def inner_terminals(place: str) -> tuple[list[int], bool]:
+def inner_terminals(proc_dir: str) -> tuple[list[int], bool]:
     """Return the devices of the terminals whose master side a thread holds, and whether all
     descriptors of the thread were examined. Raises OSError.
     """
-    names = os.listdir(f"{place}/fd")
-    found = [inner_terminal(place, int(name)) for name in names[:MAX_DESCRIPTORS]]
+    names = os.listdir(f"{proc_dir}/fd")
+    found = [inner_terminal(proc_dir, int(name)) for name in names[:MAX_DESCRIPTORS]]
     devices = [device for device in found if device is not None]
     return devices, len(names) <= MAX_DESCRIPTORS
 
 
-def inner_terminal(place: str, descriptor: int) -> int | None:
+def inner_terminal(proc_dir: str, descriptor: int) -> int | None:
     """If a descriptor is the master side of a terminal, return the device of this terminal. Return
     None for other files.
 
-    `place`: the directory of a process or thread in /proc. Raises OSError.
+    `proc_dir`: the directory of a process or thread in /proc. Raises OSError.
     """
     with contextlib.suppress(FileNotFoundError):
         # The device that makes terminals may be in any directory, but always has the name ptmx.
-        if os.readlink(f"{place}/fd/{descriptor}").endswith("/ptmx"):
+        if os.readlink(f"{proc_dir}/fd/{descriptor}").endswith("/ptmx"):
             # Only the master side of a terminal has an index.
-            index = _MASTER_INDEX.search(read_file(f"{place}/fdinfo/{descriptor}").decode())
+            index = _MASTER_INDEX.search(read_file(f"{proc_dir}/fdinfo/{descriptor}").decode())
             if index is not None:
                 return os.makedev(_PTS_MAJOR, int(index[1]))
     return None

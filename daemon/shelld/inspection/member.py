@@ -51,6 +51,6 @@ def _reads(pid: int, about: Process, is_spent: Callable[[], bool], known: int | 
             if is_spent():
                 return found
             with contextlib.suppress(OSError):
-                file = file_behind(wait.place, descriptor, about.terminal, known)
+                file = file_behind(wait.proc_dir, descriptor, about.terminal, known)
                 found.setdefault(file, []).append((wait, descriptor))
     return found

@@ -56,12 +56,12 @@ def find(
     for pid in members(top):
         if pid is not None:
             with contextlib.suppress(OSError, ValueError):
-                place = living_thread(pid)
-                namespace = os.stat(f"{place}/ns/net").st_ino
+                proc_dir = living_thread(pid)
+                namespace = os.stat(f"{proc_dir}/ns/net").st_ino
                 if namespace != own and namespace not in elsewhere:
-                    elsewhere[namespace] = place
-                    sockets.update(_chosen(listening(place), port))
-                for held in _held(place, sockets):
+                    elsewhere[namespace] = proc_dir
+                    sockets.update(_chosen(listening(proc_dir), port))
+                for held in _held(proc_dir, sockets):
                     if held is None:
                         yield None
                     elif held not in found:
@@ -74,15 +74,15 @@ def living_thread(pid: int) -> str:
     """Return the directory in /proc of a process. If the first thread of the process has ended,
     return the directory of a living thread.
     """
-    place = f"/proc/{pid}"
+    proc_dir = f"/proc/{pid}"
     with contextlib.suppress(OSError):
-        os.stat(f"{place}/ns/net")
-        return place
-    for thread in os.listdir(f"{place}/task"):
+        os.stat(f"{proc_dir}/ns/net")
+        return proc_dir
+    for thread in os.listdir(f"{proc_dir}/task"):
         with contextlib.suppress(OSError):
-            os.stat(f"{place}/task/{thread}/ns/net")
-            return f"{place}/task/{thread}"
-    return place
+            os.stat(f"{proc_dir}/task/{thread}/ns/net")
+            return f"{proc_dir}/task/{thread}"
+    return proc_dir
 
 
 def _chosen(found: Iterable[Socket], port: int | None) -> _Sockets:
@@ -91,13 +91,13 @@ def _chosen(found: Iterable[Socket], port: int | None) -> _Sockets:
     }
 
 
-def _held(place: str, sockets: _Sockets) -> Iterator[tuple[int, str] | None]:
+def _held(proc_dir: str, sockets: _Sockets) -> Iterator[tuple[int, str] | None]:
     """Yield the sockets that a process holds. Yield None at each point at which the caller may
     pause.
     """
     if not sockets:
         return
-    with os.scandir(f"{place}/fd") as entries:
+    with os.scandir(f"{proc_dir}/fd") as entries:
         for number, entry in enumerate(entries):
             if number % _STEP_DESCRIPTORS == 0:
                 yield None

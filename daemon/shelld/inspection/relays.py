@@ -53,7 +53,7 @@ def passes_on(
     `seen`: the terminals through which the input has come so far. If there is no time to find out
     (`is_spent`), the result is uncertain.
     """
-    devices, is_known = _terminals_of(wait.place)
+    devices, is_known = _terminals_of(wait.proc_dir)
     inner: list[Source] = []
     is_uncertain = not is_known
     for device in devices:
@@ -69,9 +69,9 @@ def passes_on(
     return Passed(inner, is_uncertain)
 
 
-def _terminals_of(place: str) -> tuple[list[int], bool]:
+def _terminals_of(proc_dir: str) -> tuple[list[int], bool]:
     try:
-        return inner_terminals(place)
+        return inner_terminals(proc_dir)
     except OSError:
         return [], False
 
@@ -81,7 +81,7 @@ def _is_read(device: int, members: Sequence[Member]) -> bool:
     for member in members:
         for wait, descriptor in (member.reads or {}).get((TERMINAL_MASTER,), ()):
             with contextlib.suppress(OSError):
-                if inner_terminal(wait.place, descriptor) == device:
+                if inner_terminal(wait.proc_dir, descriptor) == device:
                     return True
     return False
 
@@ -99,7 +99,7 @@ def _may_be_read(
     `Member.reads` does not show this reliably. A thread that reads now may have been running when
     its waits were listed, and so may have no wait there.
     """
-    if may_read(reader.pid, but=wait.place):
+    if may_read(reader.pid, but=wait.proc_dir):
         return True
     for member in members:
         if is_spent():
@@ -125,7 +125,7 @@ def _has_relay_beside(
     process. The terminals in `seen` do not count.
     """
     try:
-        written, has_socket = pipes_of(wait.place).written, has_local_socket(wait.place)
+        written, has_socket = pipes_of(wait.proc_dir).written, has_local_socket(wait.proc_dir)
     except OSError:
         return False
     if not (written or has_socket):

@@ -37,10 +37,10 @@ _LIST_COST_SHARE: Final = 400
 
 
 class _Watcher(NamedTuple):
-    """`place`: the directory in /proc of a process in the namespace."""
+    """`proc_dir`: the directory in /proc of a process in the namespace."""
 
     wake: Callable[[], None]
-    place: str
+    proc_dir: str
 
 
 class SocketNews:
@@ -73,12 +73,12 @@ class SocketNews:
         self._others: dict[int, SocketNews] = {} if group is None else group
 
     @contextmanager
-    def watching(self, wake: Callable[[], None], place: str = "/proc/self") -> Generator[None]:
+    def watching(self, wake: Callable[[], None], proc_dir: str = "/proc/self") -> Generator[None]:
         """Call `wake` whenever `count` has risen, until the block ends.
 
         Sockets that listen at the beginning of the block do not count as news.
         """
-        watcher = _Watcher(wake, place)
+        watcher = _Watcher(wake, proc_dir)
         self._watchers.append(watcher)
         self._quiet_from = time.monotonic()
         try:
@@ -91,16 +91,16 @@ class SocketNews:
 
     @contextmanager
     def watching_elsewhere(
-        self, namespace: int, place: str, wake: Callable[[], None]
+        self, namespace: int, proc_dir: str, wake: Callable[[], None]
     ) -> Generator[None]:
-        """Watch another namespace. `place`: the directory in /proc of a process in it.
+        """Watch another namespace. `proc_dir`: the directory in /proc of a process in it.
 
         `wake` is also called if no process that a watcher has named is in the namespace any more.
         Sockets that listen at the beginning of the block may count as news.
         """
         news = self._others.setdefault(namespace, SocketNews(namespace, self._others))
         try:
-            with news.watching(wake, place):
+            with news.watching(wake, proc_dir):
                 yield
         finally:
             if not news.is_watched:
@@ -121,7 +121,7 @@ class SocketNews:
         try:
             # If no descriptor is free, this look fails, and the next look finds the new sockets.
             with contextlib.suppress(OSError):
-                self._look_at(self._place())
+                self._look_at(self._proc_dir())
         except Exception as error:
             answer_for(error, "the look for sockets that listen")
         least_s = max(_FIRST_PAUSE_S, _COST_SHARE * self._cost_since(began))
@@ -136,7 +136,7 @@ class SocketNews:
         count = 1 if self._namespace is None else max(1, len(self._others))
         return (time.thread_time() - began) * count
 
-    def _place(self) -> str | None:
+    def _proc_dir(self) -> str | None:
         """Return the directory in /proc of a process in the namespace. Return None if all processes
         that the watchers have named have left the namespace.
         """
@@ -144,21 +144,21 @@ class SocketNews:
             return "/proc/self"
         for watcher in self._watchers:
             with contextlib.suppress(FileNotFoundError, ProcessLookupError, PermissionError):
-                if os.stat(f"{watcher.place}/ns/net").st_ino == self._namespace:
-                    return watcher.place
+                if os.stat(f"{watcher.proc_dir}/ns/net").st_ino == self._namespace:
+                    return watcher.proc_dir
         return None
 
-    def _look_at(self, place: str | None) -> None:
+    def _look_at(self, proc_dir: str | None) -> None:
         """Look once, and wake the watchers if there is news. Raises OSError."""
-        if place is None:
+        if proc_dir is None:
             self._tell()
         elif self._namespace is None:
-            self._note(sockets.listening(place))
+            self._note(sockets.listening(proc_dir))
         else:
-            number = sockets.number_of(place)
+            number = sockets.number_of(proc_dir)
             if number is None or number != self._number or time.monotonic() >= self._list_due_at:
                 began = time.thread_time()
-                self._note(sockets.listening(place))
+                self._note(sockets.listening(proc_dir))
                 pause_s = max(_LIST_ANYWAY_S, _LIST_COST_SHARE * self._cost_since(began))
                 self._number, self._list_due_at = number, time.monotonic() + pause_s
 
@@ -201,18 +201,20 @@ class Watch:
         """The sockets that listen in the namespace of the daemon."""
         return self._news.listening
 
-    def follow(self, places: Mapping[int, str]) -> None:
-        """From now on, watch only these namespaces and the daemon's namespace. `places` maps the
+    def follow(self, proc_dirs: Mapping[int, str]) -> None:
+        """From now on, watch only these namespaces and the daemon's namespace. `proc_dirs` maps the
         inode of each namespace to the directory in /proc of a process in the namespace.
         """
         before, self._followed = self._followed, {}
-        for namespace, place in places.items():
-            if namespace in before and before[namespace][0] == place:
+        for namespace, proc_dir in proc_dirs.items():
+            if namespace in before and before[namespace][0] == proc_dir:
                 self._followed[namespace] = before.pop(namespace)
             else:
                 watched = ExitStack()
-                watched.enter_context(self._news.watching_elsewhere(namespace, place, self._tell))
-                self._followed[namespace] = place, watched
+                watched.enter_context(
+                    self._news.watching_elsewhere(namespace, proc_dir, self._tell)
+                )
+                self._followed[namespace] = proc_dir, watched
         for _, watched in before.values():
             watched.close()
 

@@ -65,33 +65,33 @@ def can_be_listed() -> bool:
     return True
 
 
-def listening(place: str) -> list[Socket]:
+def listening(proc_dir: str) -> list[Socket]:
     """Return the listening sockets of the namespace of a process. Raises OSError.
 
-    `place`: the directory of the process, or of one of its threads, in /proc.
+    `proc_dir`: the directory of the process, or of one of its threads, in /proc.
     """
-    if os.stat(f"{place}/ns/net").st_ino == os.stat("/proc/self/ns/net").st_ino:
+    if os.stat(f"{proc_dir}/ns/net").st_ino == os.stat("/proc/self/ns/net").st_ino:
         with contextlib.suppress(OSError):
             return [each for family in _FAMILIES for each in _asked(family)]
-    found = read_table(socket.AF_INET, f"{place}/net/tcp")
+    found = read_table(socket.AF_INET, f"{proc_dir}/net/tcp")
     with contextlib.suppress(FileNotFoundError):
         # The system may have no IPv6.
-        found += read_table(socket.AF_INET6, f"{place}/net/tcp6")
+        found += read_table(socket.AF_INET6, f"{proc_dir}/net/tcp6")
     return found
 
 
-def number_of(place: str) -> int | None:
+def number_of(proc_dir: str) -> int | None:
     """Return how many TCP sockets of a namespace listen or are connected; None if unknown.
 
-    This is much faster than a list of the sockets. `place` is as in `listening`. Raises OSError.
+    This is much faster than a list of the sockets. `proc_dir` is as in `listening`. Raises OSError.
     """
     try:
-        content = read_file(f"{place}/net/sockstat")
+        content = read_file(f"{proc_dir}/net/sockstat")
     except FileNotFoundError:
         return None
     with contextlib.suppress(FileNotFoundError):
         # The system may have no IPv6.
-        content += read_file(f"{place}/net/sockstat6")
+        content += read_file(f"{proc_dir}/net/sockstat6")
     numbers = _IN_USE.findall(content)
     return sum(map(int, numbers)) if numbers else None
 

@@ -51,7 +51,7 @@ _EPOLL_ENTRY: Final = re.compile(
 class Wait(NamedTuple):
     """A thread sleeps until it can read from one of `descriptors`.
 
-    `place`: the thread's directory in /proc. `has_limit`: whether the thread's system call has a
+    `proc_dir`: the thread's directory in /proc. `has_limit`: whether the thread's system call has a
     time limit. `is_read`: the thread waits in read(2) or a similar call, so it can do nothing else.
 
     `inodes`: pairs of a descriptor and the inode of its file, as epoll sets report them. An epoll
@@ -59,7 +59,7 @@ class Wait(NamedTuple):
     another file by now.
     """
 
-    place: str
+    proc_dir: str
     descriptors: frozenset[int]
     has_limit: bool
     is_read: bool = False
@@ -70,19 +70,19 @@ class Wait(NamedTuple):
 Arguments = tuple[int, ...]
 
 
-def _memory(place: str, address: int, size: int) -> bytes:
+def _memory(proc_dir: str, address: int, size: int) -> bytes:
     if not size:
         return b""
-    if not _is_loaded(place, address, size):
+    if not _is_loaded(proc_dir, address, size):
         raise OSError(errno.EFAULT, os.strerror(errno.EFAULT))
-    descriptor = os.open(f"{place}/mem", os.O_RDONLY | os.O_CLOEXEC)
+    descriptor = os.open(f"{proc_dir}/mem", os.O_RDONLY | os.O_CLOEXEC)
     try:
         return os.pread(descriptor, size, address)
     finally:
         os.close(descriptor)
 
 
-def _is_loaded(place: str, address: int, size: int) -> bool:
+def _is_loaded(proc_dir: str, address: int, size: int) -> bool:
     """Return whether a piece of memory is loaded or swapped out. Raises OSError or OverflowError.
 
     Other memory may belong to a file on a server, and a read of such memory would wait for the
@@ -91,7 +91,7 @@ def _is_loaded(place: str, address: int, size: int) -> bool:
     first, last = address // mmap.PAGESIZE, (address + size - 1) // mmap.PAGESIZE
     count = last - first + 1
     try:
-        descriptor = os.open(f"{place}/pagemap", os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(f"{proc_dir}/pagemap", os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         # This kernel does not have the file.
         return True
@@ -103,41 +103,45 @@ def _is_loaded(place: str, address: int, size: int) -> bool:
     return len(entries) == count and all(entry & _LOADED for entry in entries)
 
 
-def _from_read(place: str, arguments: Arguments) -> Wait:
-    return Wait(place, frozenset(arguments[:1]), has_limit=False, is_read=True)
+def _from_read(proc_dir: str, arguments: Arguments) -> Wait:
+    return Wait(proc_dir, frozenset(arguments[:1]), has_limit=False, is_read=True)
 
 
-def _from_splice(place: str, arguments: Arguments) -> Wait:
+def _from_splice(proc_dir: str, arguments: Arguments) -> Wait:
     # The call also sleeps when there is no room for its output. Such a sleep is no wait for input.
-    may_write = read_short_file(f"{place}/wchan") in _MAY_WRITE
-    return Wait(place, frozenset(() if may_write else arguments[:1]), has_limit=False, is_read=True)
+    may_write = read_short_file(f"{proc_dir}/wchan") in _MAY_WRITE
+    return Wait(
+        proc_dir, frozenset(() if may_write else arguments[:1]), has_limit=False, is_read=True
+    )
 
 
-def _from_sendfile(place: str, arguments: Arguments) -> Wait:
-    return _from_splice(place, arguments[1:])
+def _from_sendfile(proc_dir: str, arguments: Arguments) -> Wait:
+    return _from_splice(proc_dir, arguments[1:])
 
 
-def _from_poll(place: str, arguments: Arguments) -> Wait:
+def _from_poll(proc_dir: str, arguments: Arguments) -> Wait:
     # The timeout is a C int, and a negative timeout means that there is no limit.
     has_limit = not arguments[2] & 0x80000000
-    return _with_inner_sets(Wait(place, _polled(place, arguments), has_limit))
+    return _with_inner_sets(Wait(proc_dir, _polled(proc_dir, arguments), has_limit))
 
 
-def _from_restart(place: str, arguments: Arguments) -> Wait:
+def _from_restart(proc_dir: str, arguments: Arguments) -> Wait:
     # After a stop, the kernel continues a poll or a sleep with restart_syscall(2), which has the
     # same arguments. The file wchan shows whether this is a poll.
-    if b"poll" not in read_short_file(f"{place}/wchan"):
-        return Wait(place, frozenset(), has_limit=False)
-    return _from_poll(place, arguments)
+    if b"poll" not in read_short_file(f"{proc_dir}/wchan"):
+        return Wait(proc_dir, frozenset(), has_limit=False)
+    return _from_poll(proc_dir, arguments)
 
 
-def _from_ppoll(place: str, arguments: Arguments) -> Wait:
-    return _with_inner_sets(Wait(place, _polled(place, arguments), has_limit=arguments[2] != 0))
+def _from_ppoll(proc_dir: str, arguments: Arguments) -> Wait:
+    return _with_inner_sets(
+        Wait(proc_dir, _polled(proc_dir, arguments), has_limit=arguments[2] != 0)
+    )
 
 
-def _polled(place: str, arguments: Arguments) -> frozenset[int]:
+def _polled(proc_dir: str, arguments: Arguments) -> frozenset[int]:
     count = min(arguments[1], MAX_DESCRIPTORS)
-    entries = _memory(place, arguments[0], count * _POLLFD.size)
+    entries = _memory(proc_dir, arguments[0], count * _POLLFD.size)
     return frozenset(
         descriptor
         for descriptor, events, _ in _POLLFD.iter_unpack(entries)
@@ -145,31 +149,31 @@ def _polled(place: str, arguments: Arguments) -> frozenset[int]:
     )
 
 
-def _from_select(place: str, arguments: Arguments) -> Wait:
+def _from_select(proc_dir: str, arguments: Arguments) -> Wait:
     count = min(arguments[0], MAX_DESCRIPTORS)
     # A set is an array of words of 64 bits.
-    words = _memory(place, arguments[1], (count + 63) // 64 * 8) if arguments[1] else b""
+    words = _memory(proc_dir, arguments[1], (count + 63) // 64 * 8) if arguments[1] else b""
     bits = int.from_bytes(words, "little")
     chosen = frozenset(number for number in range(count) if bits >> number & 1)
-    return _with_inner_sets(Wait(place, chosen, has_limit=arguments[4] != 0))
+    return _with_inner_sets(Wait(proc_dir, chosen, has_limit=arguments[4] != 0))
 
 
-def _from_epoll_wait(place: str, arguments: Arguments) -> Wait:
-    return _in_epoll(place, arguments, has_limit=not arguments[3] & 0x80000000)
+def _from_epoll_wait(proc_dir: str, arguments: Arguments) -> Wait:
+    return _in_epoll(proc_dir, arguments, has_limit=not arguments[3] & 0x80000000)
 
 
-def _from_epoll_pwait2(place: str, arguments: Arguments) -> Wait:
-    return _in_epoll(place, arguments, has_limit=arguments[3] != 0)
+def _from_epoll_pwait2(proc_dir: str, arguments: Arguments) -> Wait:
+    return _in_epoll(proc_dir, arguments, has_limit=arguments[3] != 0)
 
 
-def _in_epoll(place: str, arguments: Arguments, *, has_limit: bool) -> Wait:
-    descriptors, inodes = _registered(place, arguments[0])
-    return _with_inner_sets(Wait(place, descriptors, has_limit, inodes=inodes))
+def _in_epoll(proc_dir: str, arguments: Arguments, *, has_limit: bool) -> Wait:
+    descriptors, inodes = _registered(proc_dir, arguments[0])
+    return _with_inner_sets(Wait(proc_dir, descriptors, has_limit, inodes=inodes))
 
 
-def _registered(place: str, epoll: int) -> tuple[frozenset[int], frozenset[tuple[int, int]]]:
+def _registered(proc_dir: str, epoll: int) -> tuple[frozenset[int], frozenset[tuple[int, int]]]:
     """Return the descriptors that an epoll set watches for input, and their known inodes."""
-    with open(f"{place}/fdinfo/{epoll}", "rb", buffering=0) as file:
+    with open(f"{proc_dir}/fdinfo/{epoll}", "rb", buffering=0) as file:
         entries = _EPOLL_ENTRY.findall(file.read(_EPOLL_BYTES))
     watched = [
         (int(descriptor), inode)
@@ -182,13 +186,13 @@ def _registered(place: str, epoll: int) -> tuple[frozenset[int], frozenset[tuple
 
 def _with_inner_sets(wait: Wait) -> Wait:
     """If the call waits for an epoll set, add the descriptors in that set to the wait."""
-    place, found, inodes = wait.place, wait.descriptors, wait.inodes
+    proc_dir, found, inodes = wait.proc_dir, wait.descriptors, wait.inodes
     added = found
     for _ in range(_MAX_DEPTH):
         examined = sorted(added)[:_MAX_EXAMINED]
-        inner = islice((each for each in examined if _is_epoll(place, each)), _MAX_INNER_SETS)
+        inner = islice((each for each in examined if _is_epoll(proc_dir, each)), _MAX_INNER_SETS)
         added = frozenset[int]()
-        for descriptors, more in [_registered(place, each) for each in inner]:
+        for descriptors, more in [_registered(proc_dir, each) for each in inner]:
             # Leave out known descriptors, because the call itself, or an outer set, waits for them.
             added |= descriptors - found
             inodes |= {pair for pair in more if pair[0] not in found}
@@ -196,10 +200,10 @@ def _with_inner_sets(wait: Wait) -> Wait:
     return wait._replace(descriptors=found, inodes=inodes)
 
 
-def _is_epoll(place: str, descriptor: int) -> bool:
+def _is_epoll(proc_dir: str, descriptor: int) -> bool:
     # The descriptor may be closed.
     with contextlib.suppress(OSError):
-        return os.readlink(f"{place}/fd/{descriptor}") == _EPOLL_FILE
+        return os.readlink(f"{proc_dir}/fd/{descriptor}") == _EPOLL_FILE
     return False
 
 
