@@ -98,29 +98,29 @@ class _Budget:
         return time.thread_time() > self._until
 
 
-def look(top: int, target: InputState | None, silent_s: float) -> Seen:
+def look(top: int, input_state: InputState | None, silent_s: float) -> Seen:
     """Look once at the processes of a command.
 
-    `top` is the pid of the command's bash. `target` is the input of the command, or None if the
-    command takes no input. `silent_s`: the time for which the command has not written anything.
+    `top` is the pid of the command's bash. `input_state` is None if the command takes no input.
+    `silent_s`: the time for which the command has not written anything.
     """
     budget = _Budget()
-    if target is None:
+    if input_state is None:
         return Seen(None, is_stopped(top, None, []))
-    group, can_wait = target.source.group, not target.is_pending
+    group, can_wait = input_state.source.group, not input_state.is_pending
     members: list[Member] = []
     if group is not None or can_wait:
-        members = list(_members(top, budget, with_reads=can_wait, known=target.source.mount))
+        members = list(_members(top, budget, with_reads=can_wait, known=input_state.source.mount))
     stopped = is_stopped(top, None if budget.is_spent else group, members)
-    return Seen(_found(members, target, silent_s, budget) if can_wait else None, stopped)
+    return Seen(_found(members, input_state, silent_s, budget) if can_wait else None, stopped)
 
 
 def _found(
-    members: list[Member], target: InputState, silent_s: float, budget: _Budget
+    members: list[Member], input_state: InputState, silent_s: float, budget: _Budget
 ) -> Found | None:
     """Return the process that waits for the input; None if there is none."""
-    source, modes, *_ = target
-    found = _reader(members, target, budget)
+    source, modes, *_ = input_state
+    found = _reader(members, input_state, budget)
     if found is not None and found.is_proved:
         return found
     # Every terminal begins in line mode with echo, so these modes suggest nothing.
@@ -143,17 +143,17 @@ def _members(top: int, budget: _Budget, *, with_reads: bool, known: int | None) 
             return
 
 
-def _reader(members: list[Member], target: InputState, budget: _Budget) -> Found | None:
+def _reader(members: list[Member], input_state: InputState, budget: _Budget) -> Found | None:
     """Return the process that reads the input; None if there is none.
 
     Another program may pass the input on to this process through another terminal.
     """
-    wanted, seen = [target.source], {target.source}
+    wanted, seen = [input_state.source], {input_state.source}
     # The terminals behind a relay that has several inner terminals. The input may go to any of the
     # inner terminals.
     beside = set[Source]()
     # Maps each source to the relays through which the input reaches this source.
-    relays: dict[Source, list[Hop]] = {target.source: []}
+    relays: dict[Source, list[Hop]] = {input_state.source: []}
     while wanted:
         source = wanted.pop()
         for member in members:
@@ -180,7 +180,7 @@ def _reader(members: list[Member], target: InputState, budget: _Budget) -> Found
                     return None
                 program = name_of(member.pid)
                 is_timed = (
-                    target.read_has_limit and source == target.source
+                    input_state.read_has_limit and source == input_state.source
                     if wait.is_read
                     else has_timer(wait, lambda: budget.is_spent)
                 )

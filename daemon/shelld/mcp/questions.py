@@ -232,7 +232,7 @@ def _name_of_answer(key: str) -> str:
 
 def _is_unanswered(shell: Shell, asked: PromptIdentity | None) -> bool:
     """Return whether input can be written, and none was written since a question was asked."""
-    target = shell.input
-    if asked is None or target is None or not takes_input(shell):
+    stdin = shell.input
+    if asked is None or stdin is None or not takes_input(shell):
         return False
-    return target.written_at == asked.written_at
+    return stdin.written_at == asked.written_at

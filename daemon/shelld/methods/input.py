@@ -124,23 +124,23 @@ async def _write(
     if is_wanted is not None and not is_wanted():
         return 0
     # The command may have ended while the guard judged the lines.
-    target = _open_input(shell)
-    _check_room(target, len(typing.data))
-    if isinstance(target, TerminalInput):
+    stdin = _open_input(shell)
+    _check_room(stdin, len(typing.data))
+    if isinstance(stdin, TerminalInput):
         # No other task runs between this check and the write.
-        _check_modes(shell, target, target.modes(), params, len(typing.data))
-    target.typed = typing.line._replace(has_secret=is_secret and typing.line.is_begun)
-    target.write(typing.data)
+        _check_modes(shell, stdin, stdin.modes(), params, len(typing.data))
+    stdin.typed = typing.line._replace(has_secret=is_secret and typing.line.is_begun)
+    stdin.write(typing.data)
     # Wake the tasks that watch the prompts of this shell.
     shell.notify()
-    if target.closed is not None:
+    if stdin.closed is not None:
         # No process can read this input, or no process can read all of it.
-        raise stdin_closed(shell.id, target.closed)
+        raise stdin_closed(shell.id, stdin.closed)
     log = context.daemon.audit
     if log is not None:
         log.write(InputRecord.of(shell, len(typing.data), secret=params.secret))
-    if params.eof and isinstance(target, PipeInput):
-        target.end()
+    if params.eof and isinstance(stdin, PipeInput):
+        stdin.end()
     return len(typing.data)
 
 
@@ -158,41 +158,41 @@ async def _judged(context: RequestContext, shell: Shell, params: WriteStdinParam
         if not data and not params.eof:
             raise invalid_params("Nothing to write: give text, keys, base64 or eof", "text")
         # Other requests may have run, and the command may have ended.
-        target = _open_input(shell)
-        lines = TypedLines(context, RunningReaders(shell, target), target.typed)
-        if isinstance(target, PipeInput):
-            return await judge_piped(target.typed, data, lines, eof=params.eof)
-        modes, before = target.modes(), target.typed
-        _check_modes(shell, target, modes, params, len(data))
+        stdin = _open_input(shell)
+        lines = TypedLines(context, RunningReaders(shell, stdin), stdin.typed)
+        if isinstance(stdin, PipeInput):
+            return await judge_piped(stdin.typed, data, lines, eof=params.eof)
+        modes, before = stdin.modes(), stdin.typed
+        _check_modes(shell, stdin, modes, params, len(data))
         # Ask now how many bytes the program has not read, so that the number is known when a secret
         # comes.
-        target.untaken_bytes(modes, enough=_UNTAKEN_BYTES)
+        stdin.untaken_bytes(modes, enough=_UNTAKEN_BYTES)
         typing = await judge_typed(before, modes, data, lines, "text", eof=params.eof)
         judgements_left -= 1
         _open_input(shell)
-        is_same = (target.typed, target.modes(), _forms(target)) == (before, modes, forms)
+        is_same = (stdin.typed, stdin.modes(), _forms(stdin)) == (before, modes, forms)
         if not judgements_left or is_same:
             return typing
 
 
-def _forms(target: PipeInput | TerminalInput) -> tuple[bool, bool]:
+def _forms(stdin: PipeInput | TerminalInput) -> tuple[bool, bool]:
     """Return the forms in which the program wants pasted text and cursor keys."""
-    if isinstance(target, PipeInput):
+    if isinstance(stdin, PipeInput):
         return False, False
-    return target.dialogue.bracketed_paste, target.dialogue.application_cursor
+    return stdin.dialogue.bracketed_paste, stdin.dialogue.application_cursor
 
 
 def _check_modes(
-    shell: Shell, target: TerminalInput, modes: Modes, params: WriteStdinParams, size: int
+    shell: Shell, stdin: TerminalInput, modes: Modes, params: WriteStdinParams, size: int
 ) -> None:
     """Refuse a write that the terminal's modes do not allow. Raises `RpcError` (not_possible)."""
     if params.secret:
-        _check_secret(shell, target, modes, size)
+        _check_secret(shell, stdin, modes, size)
     if params.eof and not (modes.line_mode and modes.eof):
         raise not_possible("eof", f"The program in shell {shell.id} reads keys, not lines")
 
 
-def _check_secret(shell: Shell, target: TerminalInput, modes: Modes, size: int) -> None:
+def _check_secret(shell: Shell, stdin: TerminalInput, modes: Modes, size: int) -> None:
     """Refuse a secret that a terminal could show. Raises `RpcError` (not_possible).
 
     When a terminal takes a byte, it decides whether to show the byte. If it has no room for a byte,
@@ -203,27 +203,27 @@ def _check_secret(shell: Shell, target: TerminalInput, modes: Modes, size: int) 
         raise not_possible("secret", f"The terminal of shell {shell.id} shows what is typed")
     if size > MAX_LINE_BYTES:
         raise not_possible("secret", f"A terminal takes {MAX_LINE_BYTES} bytes of a secret at once")
-    if target.pending_bytes or target.untaken_bytes(modes) + size > MAX_LINE_BYTES:
+    if stdin.pending_bytes or stdin.untaken_bytes(modes) + size > MAX_LINE_BYTES:
         sentence = f"The program in shell {shell.id} has not read what was typed before"
         raise not_possible("secret", sentence)
 
 
 def _open_input(shell: Shell) -> PipeInput | TerminalInput:
     """Return the command's input, if it is open. Raises `RpcError` (stdin_closed)."""
-    if (target := shell.open_input) is not None:
-        return target
+    if (stdin := shell.open_input) is not None:
+        return stdin
     if shell.input is None:
         raise stdin_closed(shell.id, "not_open")
     has_ended = shell.has_ended or shell.input.closed == "ended"
     raise stdin_closed(shell.id, "ended" if has_ended else "closed")
 
 
-def _check_room(target: PipeInput | TerminalInput, size: int) -> None:
-    if size > target.room:
+def _check_room(stdin: PipeInput | TerminalInput, size: int) -> None:
+    if size > stdin.room:
         raise resource_exhausted("stdin", "The program does not read its input")
 
 
-async def _data(target: PipeInput | TerminalInput, params: WriteStdinParams) -> bytes:
+async def _data(stdin: PipeInput | TerminalInput, params: WriteStdinParams) -> bytes:
     """Return the bytes of text, keys and base64, in this order.
 
     Raises `RpcError` if the queue has no room for these bytes. Before this function makes the
@@ -231,16 +231,16 @@ async def _data(target: PipeInput | TerminalInput, params: WriteStdinParams) -> 
     stand for.
     """
     text, encoded, keys = params.text or "", params.base64 or "", params.keys or ()
-    _check_room(target, len(text) + len(keys) + len(encoded) * 3 // 4 - 2)
+    _check_room(stdin, len(text) + len(keys) + len(encoded) * 3 // 4 - 2)
     check_input(text)
-    brackets = isinstance(target, TerminalInput) and target.dialogue.bracketed_paste
+    brackets = isinstance(stdin, TerminalInput) and stdin.dialogue.bracketed_paste
     is_pasted = params.paste and brackets
 
     def content(data: bytes) -> bytes:
         return pasted(data) if is_pasted and data else data
 
     data = bytearray(content(to_bytes(text)))
-    application = isinstance(target, TerminalInput) and target.dialogue.application_cursor
+    application = isinstance(stdin, TerminalInput) and stdin.dialogue.application_cursor
     for number, name in enumerate(keys):
         if not number % _TURN_KEYS:
             await checkpoint()
@@ -254,7 +254,7 @@ async def _data(target: PipeInput | TerminalInput, params: WriteStdinParams) -> 
         data += content(base64.b64decode(encoded, validate=True))
     except (binascii.Error, ValueError):
         raise invalid_params("Invalid value for base64: not in base64", "base64") from None
-    _check_room(target, len(data))
+    _check_room(stdin, len(data))
     return bytes(data)
 
 
@@ -285,7 +285,7 @@ async def resize_shell(context: RequestContext, params: ResizeShellParams) -> Re
     shell = await shell_named_by(context, params)
     if not shell.has_terminal:
         raise not_possible("tty", f"Shell {shell.id} has no terminal")
-    if isinstance(target := shell.open_input, TerminalInput):
-        target.resize(Size(rows, cols), shell.stdout.store.written)
+    if isinstance(terminal := shell.open_input, TerminalInput):
+        terminal.resize(Size(rows, cols), shell.stdout.store.written)
         shell.notify()
     return ResizeShellResult(shell.id, rows, cols, not shell.has_ended)

@@ -63,17 +63,17 @@ class Readers(Protocol):
 class RunningReaders:
     """The shells that may read the input of a command that runs or is about to start."""
 
-    def __init__(self, shell: Shell, target: PipeInput | TerminalInput) -> None:
+    def __init__(self, shell: Shell, stdin: PipeInput | TerminalInput) -> None:
         self.session = shell.session
         self._shell = shell
-        self._target = target
+        self._stdin = stdin
 
     def directories(self) -> list[str]:
         if self._shell.pid is None:
             # The shell's bash is about to start, and may read the typed text.
             return [self._shell.working_dir]
         try:
-            return directories_of_readers(self._shell.pid, self._target.source())
+            return directories_of_readers(self._shell.pid, self._stdin.source())
         except OSError as error:
             if exhausted_limit(error.errno or 0):
                 # A shell may read, so the text must not pass without a judgement.
@@ -85,14 +85,14 @@ class RunningReaders:
 
     def ignore_interrupts(self) -> bool:
         pid = self._shell.pid
-        return pid is not None and interrupt_is_ignored(pid, self._target.source())
+        return pid is not None and interrupt_is_ignored(pid, self._stdin.source())
 
     def handle_interrupt(self) -> bool:
-        if self._target.pending_bytes:
+        if self._stdin.pending_bytes:
             # The interrupt may still be queued.
             return True
         pid = self._shell.pid
-        return pid is None or is_handling_interrupt(pid, self._target.source())
+        return pid is None or is_handling_interrupt(pid, self._stdin.source())
 
 
 class FirstReaders:

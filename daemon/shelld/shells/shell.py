@@ -176,8 +176,8 @@ class Shell:
     @property
     def open_input(self) -> PipeInput | TerminalInput | None:
         """The command's input; None if nobody can write to the input any more."""
-        target = self.input
-        return target if target is not None and target.is_open and not self.has_ended else None
+        stdin = self.input
+        return stdin if stdin is not None and stdin.is_open and not self.has_ended else None
 
     @property
     def is_running(self) -> bool:

@@ -172,16 +172,16 @@ def _state_of(shell: Shell) -> State:
     if shell.has_ended or shell.pid is None:
         return _NOTHING
     silent_s = shell.silent_s
-    target: InputState | None = None
+    input_state: InputState | None = None
     if (open_input := shell.open_input) is not None:
         with contextlib.suppress(OSError):
-            target = _state_of_input(open_input, silent_s)
-    found, is_stopped = input_reader.look(shell.pid, target, silent_s)
+            input_state = _state_of_input(open_input, silent_s)
+    found, is_stopped = input_reader.look(shell.pid, input_state, silent_s)
     if found is None:
         return State(None, is_stopped)
     # The kernel may still be passing on the question that the program has just written.
     shell.catch_up()
-    modes = target and target.modes
+    modes = input_state and input_state.modes
     asked = Prompt(
         certainty="proved" if found.is_proved else "likely",
         blocking=found.is_blocking,
@@ -195,13 +195,13 @@ def _state_of(shell: Shell) -> State:
     return State(asked, is_stopped)
 
 
-def _state_of_input(target: PipeInput | TerminalInput, silent_s: float) -> InputState:
+def _state_of_input(stdin: PipeInput | TerminalInput, silent_s: float) -> InputState:
     """Return the state of the input. Raises OSError if the input is closed during the call."""
-    is_under_way = 0 <= time.monotonic() - target.written_at < min(silent_s, _DELIVERY_S)
+    is_under_way = 0 <= time.monotonic() - stdin.written_at < min(silent_s, _DELIVERY_S)
     # If input is unread, the program is about to wake up, or is busy.
-    is_pending = is_under_way or target.unread_bytes() > 0
-    modes = target.modes() if isinstance(target, TerminalInput) else None
-    return InputState(target.source(), modes, is_pending)
+    is_pending = is_under_way or stdin.unread_bytes() > 0
+    modes = stdin.modes() if isinstance(stdin, TerminalInput) else None
+    return InputState(stdin.source(), modes, is_pending)
 
 
 def settled_prompt_of(shell: Shell) -> Prompt | None:
@@ -253,11 +253,11 @@ def takes_input(shell: Shell) -> bool:
 
     If all of its processes have closed a pipe, close the pipe here, too.
     """
-    target = shell.open_input
-    if isinstance(target, PipeInput):
+    stdin = shell.open_input
+    if isinstance(stdin, PipeInput):
         with contextlib.suppress(OSError):
-            target.close_if_unreadable()
-    return target is not None and target.is_open
+            stdin.close_if_unreadable()
+    return stdin is not None and stdin.is_open
 
 
 async def wait_for_prompt(shell: Shell, give_up_at: float, pauses: Pauses) -> Prompt | None:
