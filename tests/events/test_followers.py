@@ -15,7 +15,7 @@ from shelld.eventloop.turns import Turns
 from shelld.events import followers
 from shelld.events.followers import PortFollower, PromptFollower
 from shelld.inspection import sockets
-from shelld.inspection.socket_news import SocketNews, Watch
+from shelld.inspection.socket_news import SocketNews, SocketWatch
 from shelld.inspection.sockets import Socket
 from shelld.shells.shell import Shell
 from shelld.terminals.input import PipeInput
@@ -54,7 +54,9 @@ async def test_follower_looks_for_ports_when_sockets_change(
     def listening(_place: str) -> list[Socket]:
         return lists[taken]
 
-    async def listening_ports(_shell: Shell, _pauses: Pauses, _watch: Watch) -> list[Listener]:
+    async def listening_ports(
+        _shell: Shell, _pauses: Pauses, _watch: SocketWatch
+    ) -> list[Listener]:
         looked.append(taken)
         found = sorted(lists[taken], key=lambda each: each.port)
         return [Listener(each.port, each.address, 1, "server") for each in found]
@@ -83,7 +85,9 @@ async def test_ports_are_told_once_a_slow_client_has_read(monkeypatch: pytest.Mo
     shell, told = Shell("shell_a"), list[int]()
     shell.started()
 
-    async def listening_ports(_shell: Shell, _pauses: Pauses, _watch: Watch) -> list[Listener]:
+    async def listening_ports(
+        _shell: Shell, _pauses: Pauses, _watch: SocketWatch
+    ) -> list[Listener]:
         return [Listener(each.port, each.address, 1, "server") for each in found.pop(0)]
 
     async def tell(_name: str, _type: type, *, listening: list[Listener]) -> None:
@@ -106,7 +110,9 @@ async def test_new_socket_ends_a_long_pause(monkeypatch: pytest.MonkeyPatch) -> 
     def listed(_place: str) -> list[Socket]:
         return listening
 
-    async def listening_ports(_shell: Shell, _pauses: Pauses, _watch: Watch) -> list[Listener]:
+    async def listening_ports(
+        _shell: Shell, _pauses: Pauses, _watch: SocketWatch
+    ) -> list[Listener]:
         return [Listener(each.port, each.address, 1, "server") for each in listening]
 
     def next_pause(_pauses: Pauses, _shell: Shell) -> float:

@@ -15,7 +15,7 @@ import anyio
 import pytest
 
 from shelld.inspection import socket_news, sockets
-from shelld.inspection.socket_news import SocketNews, Watch
+from shelld.inspection.socket_news import SocketNews, SocketWatch
 from shelld.inspection.sockets import Socket
 
 FIRST, SECOND = Socket(1, 80, "::"), Socket(2, 81, "::")
@@ -169,7 +169,7 @@ async def test_sockets_are_listed_although_their_number_is_the_same_or_unknown(
     monkeypatch.setattr(socket_news, "_LIST_COST_SHARE", 0)
     kernel.listening, kernel.number = [FIRST], number
     news = SocketNews()
-    with Watch(news, lambda: None) as watch:
+    with SocketWatch(news, lambda: None) as watch:
         watch.follow({namespace: PLACE})
         seen = watch.count
         kernel.listening = [SECOND]
@@ -178,7 +178,7 @@ async def test_sockets_are_listed_although_their_number_is_the_same_or_unknown(
 
 async def test_watchers_of_a_namespace_share_its_looks(kernel: Kernel, namespace: int) -> None:
     news, kernel.number = SocketNews(), 0
-    with Watch(news, lambda: None) as first, Watch(news, lambda: None) as second:
+    with SocketWatch(news, lambda: None) as first, SocketWatch(news, lambda: None) as second:
         for watch in (first, second):
             watch.follow({namespace: PLACE})
         before = kernel.counts
@@ -206,7 +206,7 @@ async def test_pauses_grow_with_the_number_of_namespaces(
         pauses.append(delay)
         return asyncio.TimerHandle(0, call, (), loop)
 
-    with monkeypatch.context() as patched, Watch(SocketNews(), lambda: None) as watch:
+    with monkeypatch.context() as patched, SocketWatch(SocketNews(), lambda: None) as watch:
         patched.setattr(sockets, "number_of", number_of)
         patched.setattr(loop, "call_later", call_later)
         patched.setattr("time.thread_time", lambda: used_s)
@@ -219,7 +219,7 @@ async def test_abandoned_namespace_is_news_and_is_no_longer_watched(
     kernel: Kernel, namespace: int
 ) -> None:
     news = SocketNews()
-    with Watch(news, lambda: None) as watch:
+    with SocketWatch(news, lambda: None) as watch:
         # First, another process is in the namespace. Then no process is.
         watch.follow({namespace: "/proc/0"})
         assert watch.count == 1
@@ -247,7 +247,7 @@ def server() -> Iterator[subprocess.Popen[bytes]]:
         child.stdin.close()
 
 
-def has_more_than(watch: Watch, count: int) -> bool:
+def has_more_than(watch: SocketWatch, count: int) -> bool:
     return watch.count > count
 
 
@@ -257,7 +257,7 @@ async def test_socket_in_another_namespace_is_news(
     # Only the number of sockets shows that there is a new socket.
     monkeypatch.setattr(socket_news, "_LIST_ANYWAY_S", 3_600.0)
     proc_dir = f"/proc/{server.pid}"
-    with Watch(SocketNews(), lambda: None) as watch:
+    with SocketWatch(SocketNews(), lambda: None) as watch:
         watch.follow({os.stat(f"{proc_dir}/ns/net").st_ino: proc_dir})
         assert sockets.number_of(proc_dir) == 0
         for number in (1, 2):

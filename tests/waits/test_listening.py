@@ -15,7 +15,7 @@ import pytest
 from shelld.eventloop.turns import Turns
 from shelld.inspection import ports, sockets
 from shelld.inspection.ports import Listening
-from shelld.inspection.socket_news import SocketNews, Watch
+from shelld.inspection.socket_news import SocketNews, SocketWatch
 from shelld.inspection.sockets import Socket
 from shelld.shells.shell import Shell
 from shelld.terminals.input import PipeInput
@@ -135,7 +135,7 @@ async def test_long_look_leaves_turns_to_others(shell: Shell, steps: list[int]) 
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(take_turns)
-        with Watch(SocketNews(), shell.notify) as watch:
+        with SocketWatch(SocketNews(), shell.notify) as watch:
             assert await listening_ports(shell, Pauses(looks), watch)
     assert len(set(seen)) == STEPS
 
@@ -209,7 +209,7 @@ async def test_pauses_grow_while_others_begin_to_listen(
     pauses = list[float]()
 
     async def wait_for_sockets(
-        _shell: Shell, watch: Watch, _seen: int, least_s: float, _most_s: float
+        _shell: Shell, watch: SocketWatch, _seen: int, least_s: float, _most_s: float
     ) -> None:
         pauses.append(least_s)
         # The seventh wait ends without news.

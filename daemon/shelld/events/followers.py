@@ -14,7 +14,7 @@ from anyio.lowlevel import checkpoint
 
 from shelld.eventloop.turns import Turns
 from shelld.events.feed import Feed
-from shelld.inspection.socket_news import SocketNews, Watch
+from shelld.inspection.socket_news import SocketNews, SocketWatch
 from shelld.output.store import StreamStore
 from shelld.screens.screen import Screen
 from shelld.screens.screens import Screens
@@ -107,10 +107,10 @@ class PortFollower:
         self._told: list[Listener] = []
 
     async def run(self) -> None:
-        with Watch(self._news, self._feed.shell.notify) as watch:
+        with SocketWatch(self._news, self._feed.shell.notify) as watch:
             await self._follow(watch)
 
-    async def _follow(self, watch: Watch) -> None:
+    async def _follow(self, watch: SocketWatch) -> None:
         shell = self._feed.shell
         pauses = Pauses(self._looks)
         known: object = None

@@ -47,9 +47,9 @@ class SocketNews:
     """Looks for sockets that begin to listen in one network namespace.
 
     `count` rises when a look finds a socket that did not listen at the previous look. `namespace`:
-    the inode of the namespace; None for the daemon's. To watch several namespaces, use `Watch`.
-    `listening`: the sockets that the last look has found. `listening` is up to date only while a
-    task watches.
+    the inode of the namespace; None for the daemon's. To watch several namespaces, use
+    `SocketWatch`. `listening`: the sockets that the last look has found. `listening` is up to date
+    only while a task watches.
     """
 
     def __init__(
@@ -174,7 +174,7 @@ class SocketNews:
             watcher.wake()
 
 
-class Watch:
+class SocketWatch:
     """Watches the namespace of the daemon and the namespaces that `follow` names, while the block
     runs.
 
@@ -188,7 +188,7 @@ class Watch:
         self._own = ExitStack()
         self._followed: dict[int, tuple[str, ExitStack]] = {}
 
-    def __enter__(self) -> Watch:
+    def __enter__(self) -> SocketWatch:
         self._own.enter_context(self._news.watching(self._tell))
         return self
 

@@ -23,7 +23,7 @@ from shelld.inspection import ports, sockets
 from shelld.inspection.kernel import name_of
 from shelld.inspection.members import members
 from shelld.inspection.ports import Listening
-from shelld.inspection.socket_news import SocketNews, Watch
+from shelld.inspection.socket_news import SocketNews, SocketWatch
 from shelld.inspection.sockets import Socket
 from shelld.shells.shell import Shell
 from shelld.waits.pauses import Pauses
@@ -66,7 +66,7 @@ async def wait_for_port(
     least_s = 0.0
     if began < give_up_at:
         # The deadline also ends the wait for a turn.
-        with Watch(news, shell.notify) as watch, anyio.CancelScope(deadline=give_up_at):
+        with SocketWatch(news, shell.notify) as watch, anyio.CancelScope(deadline=give_up_at):
             while not shell.has_ended:
                 # A socket that begins to listen during the look counts as news.
                 seen = watch.count
@@ -87,7 +87,7 @@ async def wait_for_port(
 
 
 async def _wait_for_sockets(
-    shell: Shell, watch: Watch, seen: int, least_s: float, most_s: float
+    shell: Shell, watch: SocketWatch, seen: int, least_s: float, most_s: float
 ) -> None:
     """Wait until a socket begins to listen, but at least `least_s` and at most `most_s` seconds.
 
@@ -108,7 +108,7 @@ async def _looked(shell: Shell, port: int | None, pauses: Pauses, here: Iterable
     return look
 
 
-async def listening_ports(shell: Shell, pauses: Pauses, watch: Watch) -> list[Listener]:
+async def listening_ports(shell: Shell, pauses: Pauses, watch: SocketWatch) -> list[Listener]:
     """Return the ports of a command. From now on, `watch` follows the command's namespaces."""
     look = await _looked(shell, None, pauses, sockets.listening("/proc/self"))
     watch.follow(look.elsewhere)
