@@ -196,7 +196,7 @@ class PipeWatch:
     def __init__(self, is_needed: Callable[[], bool]) -> None:
         self._is_needed = is_needed
         self._proc_dir = f"/proc/self/task/{threading.get_native_id()}"
-        self._has_work = threading.Event()
+        self._work = threading.Event()
         self._closing = threading.Event()
         self._is_started = False
         # The descriptors of `stat` and `syscall` in `_proc_dir`, and a third descriptor. The thread
@@ -209,7 +209,7 @@ class PipeWatch:
 
     def command_starts(self) -> None:
         """Check the event loop regularly until no command runs."""
-        self._has_work.set()
+        self._work.set()
         if not self._is_started:
             self._is_started = True
             try:
@@ -220,15 +220,15 @@ class PipeWatch:
 
     def close(self) -> None:
         self._closing.set()
-        self._has_work.set()
+        self._work.set()
 
     def _run(self) -> None:
         try:
             for path in (f"{self._proc_dir}/stat", f"{self._proc_dir}/syscall", os.devnull):
                 self._files.append(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
             while not self._closing.is_set():
-                self._has_work.wait()
-                self._has_work.clear()
+                self._work.wait()
+                self._work.clear()
                 interval_s = INTERVAL_S
                 while self._is_needed() and not self._closing.wait(interval_s):
                     self._look_safely()

@@ -38,7 +38,7 @@ class Watch:
         self._is_registered = False
         # These attributes are None unless a task waits.
         self._on_readable: Callable[[], bool] | None = None
-        self._is_over: asyncio.Future[None] | None = None
+        self._waiter: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._until = math.inf
 
@@ -46,21 +46,21 @@ class Watch:
         """Wait until `on_readable` returns True or the event loop's clock reaches `until`."""
         try:
             self._on_readable = on_readable
-            self._is_over = self._loop.create_future()
+            self._waiter = self._loop.create_future()
             self.set_deadline(until)
             if not self._is_registered:
                 self._loop.add_reader(self._descriptor, self._call)
                 self._is_registered = True
-            await self._is_over
+            await self._waiter
         finally:
             if self._timer is not None:
                 self._timer.cancel()
-            self._on_readable = self._is_over = self._timer = None
+            self._on_readable = self._waiter = self._timer = None
             self._until = math.inf
 
     def set_deadline(self, until: float) -> None:
         """If a task waits now, end its wait at `until`, unless the wait ends earlier."""
-        if self._is_over is None or until >= self._until:
+        if self._waiter is None or until >= self._until:
             return
         if self._timer is not None:
             self._timer.cancel()
@@ -68,17 +68,17 @@ class Watch:
         self._timer = self._loop.call_at(until, self._end)
 
     def _call(self) -> None:
-        is_over = self._is_over
+        waiter = self._waiter
         # No task waits, or the wait has ended but the task has not run yet.
-        if self._on_readable is None or is_over is None or is_over.done():
+        if self._on_readable is None or waiter is None or waiter.done():
             self.close()
             return
         try:
             is_enough = self._on_readable()
         except Exception as error:
-            if is_over.done():
+            if waiter.done():
                 raise
-            is_over.set_exception(error)
+            waiter.set_exception(error)
         else:
             if is_enough:
                 self._end()
@@ -86,8 +86,8 @@ class Watch:
     def _end(self) -> None:
         try:
             # If the waiting task was cancelled, its future is already done.
-            if self._is_over is not None and not self._is_over.done():
-                self._is_over.set_result(None)
+            if self._waiter is not None and not self._waiter.done():
+                self._waiter.set_result(None)
         except Exception:
             # Try again in the next turn, because nothing else would end the wait.
             self._loop.call_soon(self._end)
@@ -152,16 +152,16 @@ class PollerPool:
 class Wakeup:
     """Lets one task wait once, and other tasks on the same event loop wake it."""
 
-    __slots__ = ("_is_set",)
+    __slots__ = ("_waiter",)
 
     def __init__(self) -> None:
-        self._is_set: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def wait(self) -> None:
         """Wait for a call of `set`."""
-        await self._is_set
+        await self._waiter
 
     def set(self) -> None:
         # If the waiting task was cancelled, its future is already done.
-        if not self._is_set.done():
-            self._is_set.set_result(None)
+        if not self._waiter.done():
+            self._waiter.set_result(None)

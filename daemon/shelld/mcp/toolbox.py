@@ -49,11 +49,11 @@ LOAD_DELAY_S: Final = 1.0
 
 
 class _Stage(Generic[T]):
-    """One stage of loading the tools. `outcome` is set before `is_over`."""
+    """One stage of loading the tools. `outcome` is set before `over`."""
 
     def __init__(self) -> None:
         self.outcome: Future[T] = Future()
-        self.is_over = anyio.Event()
+        self.over = anyio.Event()
 
     def end(self, loop: EventLoopToken, load: Callable[[], T]) -> None:
         """Store the result of `load`, or the error for the waiting requests, and wake these
@@ -65,7 +65,7 @@ class _Stage(Generic[T]):
             self.outcome.set_exception(faults.answer_for(error, "the loading of the tools"))
         # If the event loop has ended, no request waits any more.
         with suppress(RuntimeError):
-            call_threadsafe(loop, self.is_over.set)
+            call_threadsafe(loop, self.over.set)
 
 
 class _Loading:
@@ -119,7 +119,7 @@ class Toolbox:
                 if loading.thread.has_ended:
                     # The thread had too little memory to store even the outcome.
                     raise MemoryError
-                await loading.thread.wait(stage.is_over)
+                await loading.thread.wait(stage.over)
             return stage.outcome.result()
         except Exception:
             if self._loading is loading:

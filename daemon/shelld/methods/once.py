@@ -52,7 +52,7 @@ class Start(Struct, eq=False):
     shell: Shell | None = None
     forgotten_at: float = math.inf
     # This is set when `request` has started a command, or will not start a command.
-    is_decided: anyio.Event = field(default_factory=anyio.Event)
+    decided: anyio.Event = field(default_factory=anyio.Event)
 
 
 class Keys:
@@ -91,7 +91,7 @@ class Keys:
                 del self._starts[key]
             else:
                 self._note(key, start, shell)
-            start.is_decided.set()
+            start.decided.set()
 
     def _note(self, key: str, start: Start, shell: Shell) -> None:
         start.shell_id, start.shell = shell.id, shell
@@ -148,7 +148,7 @@ async def start_once(
         if found.request is not None:
             shell = await found.request.wait_for_command()
             if shell is None:
-                await found.is_decided.wait()
+                await found.decided.wait()
                 continue
         if shell is None:
             raise shell_not_found(found.shell_id, expired=True)

@@ -35,28 +35,28 @@ class Reports:
         self._new: list[tuple[Peer, Refusal, float]] = []
         # The counts and times of refusals that are not reported yet, by runner and refusal.
         self._unsent: dict[tuple[int, Refusal], tuple[int, float]] = {}
-        self._is_wanted = asyncio.Event()
+        self._wanted = asyncio.Event()
         # Set when the refusals in `_new` and in `_unsent` have been reported to the daemon.
-        self._is_told = asyncio.Event()
+        self._reported = asyncio.Event()
         self._waiting: list[asyncio.Event] = []
 
     async def note(self, peer: Peer, refusal: Refusal) -> None:
         """Record one refusal. Returns once the refusal has been reported to the daemon."""
         self._new.append((peer, refusal, time.monotonic()))
-        self._is_wanted.set()
-        await self._is_told.wait()
+        self._wanted.set()
+        await self._reported.wait()
 
     async def run(self) -> None:
         while True:
-            await self._is_wanted.wait()
-            self._is_wanted.clear()
+            await self._wanted.wait()
+            self._wanted.clear()
             await self._tell()
             await asyncio.sleep(_INTERVAL_S)
 
     async def _tell(self) -> None:
         new, self._new = self._new, []
-        self._waiting.append(self._is_told)
-        self._is_told = asyncio.Event()
+        self._waiting.append(self._reported)
+        self._reported = asyncio.Event()
         loop = asyncio.get_running_loop()
         peers = {peer for peer, _, _ in new}
         # It takes long to look at many processes. This must not delay the connections to allowed
@@ -79,4 +79,4 @@ class Reports:
             while self._waiting:
                 self._waiting.pop().set()
         else:
-            self._is_wanted.set()
+            self._wanted.set()

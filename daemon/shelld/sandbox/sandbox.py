@@ -114,7 +114,7 @@ class Sandbox:
             self._proxy = Proxy(pool, policy.hosts, self._guests.note_denial)
         self._file_count = 0
         # Set when the sandbox is ready or has ended.
-        self._is_settled = anyio.Event()
+        self._settled = anyio.Event()
 
     # -- starting ---------------------------------------------------------------------------
 
@@ -188,7 +188,7 @@ class Sandbox:
         finally:
             try:
                 self.has_ended = True
-                self._is_settled.set()
+                self._settled.set()
                 with anyio.CancelScope(shield=True):
                     limit = _LAST_END_S if _is_cancelled() else _END_TIMEOUT_S
                     with anyio.move_on_after(limit):
@@ -202,7 +202,7 @@ class Sandbox:
         if not self.is_ready:
             self.missing = self.missing or await self._diagnose()
             return
-        self._is_settled.set()
+        self._settled.set()
         assert self._keeper is not None
         async with anyio.create_task_group() as tasks:
             if self._proxy is not None:
@@ -248,7 +248,7 @@ class Sandbox:
 
     async def wait(self) -> None:
         """Wait until `is_ready` or `has_ended`."""
-        await self._is_settled.wait()
+        await self._settled.wait()
 
     # -- ending -----------------------------------------------------------------------------
 
@@ -300,7 +300,7 @@ class Sandbox:
         caller of `start` must also call this method.
         """
         self.has_ended = True
-        self._is_settled.set()
+        self._settled.set()
         self._idle.close()
         try:
             if self._proxy is not None:

@@ -94,7 +94,7 @@ class AttachedClient:
         self.is_leaving = False
         # This is set if the client's requests should get no time to end by themselves.
         self.cut_short = anyio.Event()
-        self.is_gone = anyio.Event()
+        self.gone = anyio.Event()
 
     def close(self) -> None:
         """Tell the client's `shelld attach` the reason, and close the streams and the connection.

@@ -280,7 +280,7 @@ class Clients:
         client.cut_short.set()
         client.reading.cancel()
         with anyio.move_on_after(LEAVE_S):
-            await client.is_gone.wait()
+            await client.gone.wait()
         return self._client is None
 
     def _make_client(self, connection: socket.socket, descriptors: list[int]) -> AttachedClient:
@@ -369,7 +369,7 @@ class Clients:
             if self._client is client:
                 self._daemon.attachment = None
                 self._client = None
-            client.is_gone.set()
+            client.gone.set()
             self._left_at = time.monotonic()
             self._tell_of_change()
 
