@@ -31,9 +31,9 @@ from shelld_protocol.mcp_tasks import (
 
 # The state of a task as the client knows it: its status, the keys of its open questions, and the
 # number of the question that its program asks.
-_Told = tuple[str, tuple[str, ...], int | None]
+_KnownState = tuple[str, tuple[str, ...], int | None]
 
-_AT_FIRST: Final[_Told] = ("working", (), None)
+_AT_FIRST: Final[_KnownState] = ("working", (), None)
 
 
 class TaskNotifications:
@@ -47,7 +47,7 @@ class TaskNotifications:
         # Notifications do not count towards the size of the answer to a batch.
         context.has_room = lambda: True
         # One notification at a time waits for the client to read.
-        self._turn = anyio.Lock()
+        self._sending = anyio.Lock()
 
     async def acknowledge(self, ids: list[str] | None) -> None:
         """Tell the client which tasks the notifications will be about. This method must be called
@@ -65,12 +65,12 @@ class TaskNotifications:
             await self._follow(shell, task)
 
     async def _follow(self, shell: Shell, task: Task) -> None:
-        told = _AT_FIRST
+        known = _AT_FIRST
         pauses = task.questions.pauses
         while True:
             before = task.questions.activity(shell)
-            told = await self._tell(shell, task, told)
-            if told[0] in {"completed", "cancelled"}:
+            known = await self._tell(shell, task, known)
+            if known[0] in {"completed", "cancelled"}:
                 return
 
             def may_have_changed(before: tuple[object, ...] = before) -> bool:
@@ -83,9 +83,9 @@ class TaskNotifications:
                 with anyio.move_on_after(pauses.next(shell)):
                     await shell.wait_until(may_have_changed)
 
-    async def _tell(self, shell: Shell, task: Task, told: _Told) -> _Told:
+    async def _tell(self, shell: Shell, task: Task, known: _KnownState) -> _KnownState:
         """Send the state of a task if it has changed. Return the state that the client knows."""
-        async with self._turn:
+        async with self._sending:
             while True:
                 if task.is_over:
                     # The notification has the result, which may be large.
@@ -95,7 +95,7 @@ class TaskNotifications:
                         self._manager, shell, forms_allowed=self._forms_allowed
                     )
                     now = state.status, tuple(state.input_requests or ()), task.questions.seen
-                    if now == told or self._notify(TASK_NOTIFICATION, _members(state)):
+                    if now == known or self._notify(TASK_NOTIFICATION, _members(state)):
                         return now
                 finally:
                     self._context.end_large_answer()

@@ -199,7 +199,7 @@ class RequestContext(Struct, eq=False):
     # True if the command ends when its client is lost.
     ends_with_client: bool = False
     _progress: anyio.Event | None = None
-    _turns: anyio.Lock | None = None
+    _lock: anyio.Lock | None = None
 
     def runs(self, shell: Shell) -> None:
         """Record the shell that this request has started."""
@@ -241,8 +241,8 @@ class RequestContext(Struct, eq=False):
         If several tasks call this, the calls return in the order in which they were made. So their
         callers write input in this order.
         """
-        self._turns = self._turns or anyio.Lock()
-        async with self._turns:
+        self._lock = self._lock or anyio.Lock()
+        async with self._lock:
             while self.shell is None and not self.is_over:
                 self._progress = self._progress or anyio.Event()
                 await self._progress.wait()

@@ -51,7 +51,7 @@ class Recorder:
         # Take the file last, because a later failure would leave the file without an owner.
         self._descriptor = self._files.take() if CAN_RECORD and not is_apart else None
         self._unsettled: Left | None = None
-        self._turn: anyio.Lock | None = None
+        self._lock: anyio.Lock | None = None
         # The reason why the state was not kept; None if there is no reason.
         self.reason: Unkept | None = None
 
@@ -113,8 +113,8 @@ class Recorder:
         The answer to the client must wait for this.
         """
         if self._unsettled is not None:
-            self._turn = self._turn or anyio.Lock()
-            async with self._turn:
+            self._lock = self._lock or anyio.Lock()
+            async with self._lock:
                 await self._settle()
 
     async def _settle(self) -> None:
