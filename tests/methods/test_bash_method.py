@@ -16,7 +16,7 @@ from shelld.methods.sessions import get_session
 from shelld.output.retention import ShellOutput
 from shelld.process.options import Options
 from shelld.sessions import session as session_module
-from shelld.sessions.session import Left
+from shelld.sessions.session import LeftState
 from shelld.sessions.state import OptionNames
 from shelld.shells.manager import Manager
 from shelld.shells.shell import Shell
@@ -85,9 +85,9 @@ async def test_command_sent_at_the_end_of_another_starts_in_its_state(
     is_parsing, may_parse = anyio.Event(), anyio.Event()
     outputs: list[str] = []
 
-    parsed: Callable[[Left, OptionNames], Awaitable[object]] = vars(session_module)["_parsed"]
+    parsed: Callable[[LeftState, OptionNames], Awaitable[object]] = vars(session_module)["_parsed"]
 
-    async def parse_later(left: Left, names: OptionNames) -> object:
+    async def parse_later(left: LeftState, names: OptionNames) -> object:
         is_parsing.set()
         await may_parse.wait()
         return await parsed(left, names)

@@ -27,9 +27,9 @@ from shelld.sessions.mounts import Mounts
 from shelld.sessions.recorder import Recorder
 from shelld.sessions.session import (
     MAX_DUMP_BYTES,
-    Left,
+    LeftState,
     Session,
-    Start,
+    ShortDumpBasis,
 )
 from shelld.sessions.state import OptionNames, ShellState
 from shelld_protocol.structs import Unkept
@@ -76,7 +76,7 @@ def mutated(draw: st.DrawFn) -> bytes:
 @given(st.binary(max_size=400) | mutated())
 def test_arbitrary_dump_never_makes_session_raise(dump: bytes) -> None:
     session = new_session(BASE)
-    reason = session.keep(Left(dump))
+    reason = session.keep(LeftState(dump))
     assert reason in (None, Unkept.MISSING, Unkept.INCOMPLETE, Unkept.UNREADABLE)
     before = BASE
     if reason is None:
@@ -110,7 +110,7 @@ def test_every_state_leads_to_a_directory(cwd: bytes) -> None:
 
 def test_dump_without_directory_keeps_session_directory() -> None:
     session = new_session(BASE)
-    assert session.keep(Left(DUMPED.replace(b"/usr\n.\0\0", b"\0\0"))) is None
+    assert session.keep(LeftState(DUMPED.replace(b"/usr\n.\0\0", b"\0\0"))) is None
     assert session.state.cwd == b"/"
     assert b"x=" in session.state.variables
 
@@ -143,8 +143,8 @@ async def test_a_long_dump_is_read_in_a_thread(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(module, "parse_dump", parse)
     session = new_session(BASE)
     dump = functions_dump(40_000)
-    left = session.keep(Left(dump))
-    assert isinstance(left, Left)
+    left = session.keep(LeftState(dump))
+    assert isinstance(left, LeftState)
     settled: list[bool] = []
     assert session.when_settled(lambda: settled.append(True))
     # Until a thread has parsed the dump, the session keeps its old state.
@@ -163,16 +163,16 @@ async def test_a_long_dump_is_read_without_threads(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(_thread, "start_new_thread", no_thread)
     session = new_session(BASE)
-    left = session.keep(Left(functions_dump(5_000)))
-    assert isinstance(left, Left)
+    left = session.keep(LeftState(functions_dump(5_000)))
+    assert isinstance(left, LeftState)
     assert await session.settle(left) is None
     assert b"g4999" in session.state.names
 
 
 async def test_unreadable_long_dump_is_not_kept() -> None:
     session = new_session(BASE)
-    left = session.keep(Left(functions_dump(5_000).replace(b"declare -- x", b"declare x")))
-    assert isinstance(left, Left)
+    left = session.keep(LeftState(functions_dump(5_000).replace(b"declare -- x", b"declare x")))
+    assert isinstance(left, LeftState)
     assert await session.settle(left) == Unkept.UNREADABLE
     assert session.state is BASE
 
@@ -182,8 +182,8 @@ async def test_lost_function_costs_no_other_state(count: int) -> None:
     parts = functions_dump(count).split(b"\0")
     parts[6] += b"g0\n"
     session = new_session(BASE)
-    result = session.keep(Left(b"\0".join(parts)))
-    if isinstance(result, Left):
+    result = session.keep(LeftState(b"\0".join(parts)))
+    if isinstance(result, LeftState):
         result = await session.settle(result)
     assert result == Unkept.FUNCTIONS
     assert session.state.cwd == b"/usr"
@@ -194,9 +194,9 @@ async def test_lost_function_costs_no_other_state(count: int) -> None:
 
 async def test_later_command_wins_over_long_dump() -> None:
     session = new_session(BASE)
-    left = session.keep(Left(functions_dump(5_000)))
-    assert isinstance(left, Left)
-    assert session.keep(Left(DUMPED)) is None
+    left = session.keep(LeftState(functions_dump(5_000)))
+    assert isinstance(left, LeftState)
+    assert session.keep(LeftState(DUMPED)) is None
     assert await session.settle(left) is None
     assert session.state.names == {b"f", b"a"}
 
@@ -208,10 +208,10 @@ def test_failed_parsing_keeps_the_previous_state(monkeypatch: pytest.MonkeyPatch
     session = new_session(BASE)
     monkeypatch.setattr(module, "parse_dump", fail)
     with pytest.raises(MemoryError):
-        session.keep(Left(DUMPED))
+        session.keep(LeftState(DUMPED))
     assert session.state is BASE
     monkeypatch.undo()
-    assert session.keep(Left(DUMPED)) is None
+    assert session.keep(LeftState(DUMPED)) is None
     assert session.state.cwd == b"/usr"
 
 
@@ -269,11 +269,13 @@ SHORT_DUMP = b'\0declare -- x="1"\n\0/usr\n\0'
 
 
 @pytest.mark.parametrize(
-    ("dump", "start"),
-    [(DUMPED, None), (SHORT_DUMP, Start(BASE, frozenset({b"x"})))],
+    ("dump", "basis"),
+    [(DUMPED, None), (SHORT_DUMP, ShortDumpBasis(BASE, frozenset({b"x"})))],
     ids=["whole", "short"],
 )
-def test_recorder_keeps_no_state_of_another_command(dump: bytes, start: Start | None) -> None:
+def test_recorder_keeps_no_state_of_another_command(
+    dump: bytes, basis: ShortDumpBasis | None
+) -> None:
     session = new_session(BASE)
     first = Recorder(session, None, None)
     path = Path(first.path)
@@ -282,7 +284,7 @@ def test_recorder_keeps_no_state_of_another_command(dump: bytes, start: Start | 
     second = Recorder(session, None, None)
     # The second recorder uses the same file, and has emptied it.
     assert (second.path, path.read_bytes()) == (str(path), b"")
-    second.start = start
+    second.basis = basis
     for mark, reason, cwd in ((first.mark, Unkept.INCOMPLETE, "/"), (second.mark, None, "/usr")):
         path.write_bytes(dump + mark)
         second.keep(has_exited=True)

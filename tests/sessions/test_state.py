@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from shelld.sessions.calls import Told
+from shelld.sessions.calls import CallReport
 from shelld.sessions.dump_parser import MAX_DIRECTORIES, parse_dump
 from shelld.sessions.dumps import DumpFiles
 from shelld.sessions.mounts import Mounts
@@ -23,7 +23,7 @@ from shelld.sessions.prelude import (
     waiting_prelude,
 )
 from shelld.sessions.quoting import quote, unquote
-from shelld.sessions.session import Left, Session
+from shelld.sessions.session import LeftState, Session
 from shelld.sessions.state import ShellState, first_state
 from states import BASE, after, dump_of
 
@@ -76,11 +76,11 @@ def test_variables_readonly_in_bash_are_left_out() -> None:
 
 def test_env_of_call_leaves_newer_session_value() -> None:
     session = Session("main", BASE, DumpFiles(), Mounts())
-    assert session.keep(Left(dump_of("export A=1"))) is None
+    assert session.keep(LeftState(dump_of("export A=1"))) is None
     # The call gave the second command a variable A of its own.
     with_own = ShellState(b"/", {**BASE.env, b"A": b"2"})
-    told = Told(b'declare -x A="2"\n', frozenset())
-    assert session.keep(Left(dump_of("x=1", with_own), (), {"A": "2"}, told)) is None
+    report = CallReport(b'declare -x A="2"\n', frozenset())
+    assert session.keep(LeftState(dump_of("x=1", with_own), (), {"A": "2"}, report)) is None
     assert session.state.env[b"A"] == b"1"
     assert b"x=" in session.state.script
 

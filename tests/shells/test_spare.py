@@ -13,7 +13,7 @@ import anyio
 import pytest
 
 from shelld.sessions.prelude import last_lines, waiting_prelude
-from shelld.sessions.session import Left, Session
+from shelld.sessions.session import LeftState, Session
 from shelld.sessions.state import ShellState
 from shelld.shells import manager as manager_module
 from shelld.shells import spare as spare_module
@@ -334,7 +334,7 @@ async def test_only_first_dump_of_session_lists_options(
     listed: list[bool] = []
     keep = Session.keep
 
-    def note(session: Session, left: Left) -> Left | Unkept | None:
+    def note(session: Session, left: LeftState) -> LeftState | Unkept | None:
         listed.append(b"set +o allexport\n" in left.dump)
         return keep(session, left)
 

@@ -15,11 +15,11 @@ MAX_SHELLS: Final = 200
 MAX_LINES: Final = 50
 
 
-class Told(msgspec.Struct, rename="camel"):
+class Message(msgspec.Struct, rename="camel"):
     pass
 
 
-class Info(Told):
+class Info(Message):
     """Describes a daemon for `shelld list`. `client` is the pid of its `shelld attach`."""
 
     name: str
@@ -32,14 +32,14 @@ class Info(Told):
     shells_retained: int
 
 
-class ViewRequest(Told):
+class ViewRequest(Message):
     """Requests a view of at most `shells` shells, with at most `lines` lines of each."""
 
     shells: int
     lines: int
 
 
-class WatchedShell(Told):
+class WatchedShell(Message):
     """Describes a shell for `shelld watch`. `written` counts the bytes of both streams."""
 
     id: str
@@ -54,7 +54,7 @@ class WatchedShell(Told):
     lines: list[str]
 
 
-class View(Told):
+class View(Message):
     """Answers a `ViewRequest`.
 
     `shells` has the running shells, oldest first, and then the ended shells, latest first.
@@ -67,11 +67,11 @@ class View(Told):
     omitted: int
 
 
-T = TypeVar("T", bound=Told)
+T = TypeVar("T", bound=Message)
 
 
-def encoded(told: Told) -> bytes:
-    return msgspec.json.encode(told)
+def encoded(message: Message) -> bytes:
+    return msgspec.json.encode(message)
 
 
 def info_of(info: Mapping[str, Any]) -> Info:

@@ -39,7 +39,7 @@ _IS_ON: Final = re.compile(rb" -o ([a-z-]+)")
 _SHOPT: Final = re.compile(rb"[a-z_0-9]+")
 
 
-class Told(NamedTuple):
+class CallReport(NamedTuple):
     """The report of bash before it runs a command: the output of `declare -p`, and the options."""
 
     variables: bytes
@@ -121,7 +121,7 @@ def lines_of_call(changes: Changes, path: str | None) -> bytes:
     These lines run after the lines that restore the session's state, and before the lines that set
     the options of `set`.
 
-    If `path` is given, these lines also write a report to that file. `split_told` parses the
+    If `path` is given, these lines also write a report to that file. `split_report` parses the
     report.
     """
     end = b" >>%s 2>/dev/null || \\builtin :\n" % (path or "").encode()
@@ -148,14 +148,16 @@ def lines_of_call(changes: Changes, path: str | None) -> bytes:
     return b"".join(lines)
 
 
-def split_told(written: bytes) -> tuple[Told, bytes]:
+def split_report(written: bytes) -> tuple[CallReport, bytes]:
     """Split the written text into the report that bash made before its command, and the dump."""
     options, _, rest = written.partition(b"\0")
     variables, _, dump = rest.partition(b"\0")
-    return Told(variables, frozenset(options.rstrip(b"\n").split(b":"))), dump
+    return CallReport(variables, frozenset(options.rstrip(b"\n").split(b":"))), dump
 
 
-def without_options_of_call(dump: bytes, told: Told, changes: Changes, state: ShellState) -> bytes:
+def without_options_of_call(
+    dump: bytes, report: CallReport, changes: Changes, state: ShellState
+) -> bytes:
     """Return a dump without the options that only the `env` of a call has switched on.
 
     `state`: the session's state.
@@ -167,14 +169,14 @@ def without_options_of_call(dump: bytes, told: Told, changes: Changes, state: Sh
         return dump
     # The last line of the prelude may set the options of `set`. Bash makes its report before it
     # runs that line. So that line, not the report, says which of these options are on.
-    before = told.options - _SET_OPTIONS if state.options else told.options
+    before = report.options - _SET_OPTIONS if state.options else report.options
     before |= frozenset(_IS_ON.findall(state.options))
     return without_options(dump, given - before)
 
 
-def untouched(dump: bytes, told: Told, changes: Changes) -> list[bytes]:
+def untouched(dump: bytes, report: CallReport, changes: Changes) -> list[bytes]:
     """Return the names of the call's variables that its command has not changed."""
-    before, after = declared(told.variables), declared_in(dump)
+    before, after = declared(report.variables), declared_in(dump)
     # SHELLOPTS and BASHOPTS change with every option. `without_options_of_call` compares the
     # options. The dump itself sets BASH_XTRACEFD. So these variables always count as untouched.
     for name in (*_OPTION_VARIABLES, b"BASH_XTRACEFD"):

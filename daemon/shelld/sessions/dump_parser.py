@@ -97,10 +97,10 @@ def _parts(dump: bytes) -> list[bytes] | None:
     return dump.split(b"\0")[-_PARTS - 2 : -2] if is_whole(dump) else None
 
 
-def _directory(told: bytes) -> tuple[bytes, bool]:
+def _directory(part: bytes) -> tuple[bytes, bool]:
     # If the path is the daemon's directory, a dot follows the line of the path.
-    is_daemons = told.endswith(b"\n.")
-    cwd = told[:-2] if is_daemons else told.removesuffix(b"\n")
+    is_daemons = part.endswith(b"\n.")
+    cwd = part[:-2] if is_daemons else part.removesuffix(b"\n")
     return (cwd, is_daemons) if cwd.startswith(b"/") else (b"", False)
 
 
@@ -153,8 +153,8 @@ def parse_short_dump(dump: bytes, before: ShellState, names: frozenset[bytes]) -
     """
     if not is_whole(dump, is_short=True):
         return None
-    _, told, cwd, _ = dump.split(b"\0")
-    found = declarations_in(told)
+    _, variables, cwd, _ = dump.split(b"\0")
+    found = declarations_in(variables)
     if found is None or not names.issuperset(each.name for each in found):
         return None
     in_env = sum(

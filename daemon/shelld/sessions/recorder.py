@@ -7,9 +7,9 @@ import os
 import anyio
 
 from shelld.process import faults
-from shelld.sessions.calls import split_told
+from shelld.sessions.calls import split_report
 from shelld.sessions.dumps import CAN_RECORD, DumpFiles
-from shelld.sessions.session import MAX_DUMP_BYTES, Left, Session, Start
+from shelld.sessions.session import MAX_DUMP_BYTES, LeftState, Session, ShortDumpBasis
 from shelld_protocol.structs import Unkept
 
 
@@ -45,12 +45,12 @@ class Recorder:
         self._started_in = () if cwd is None else session.paths_of(cwd)
         self._changes = changes
         # This is set if bash writes a short dump.
-        self.start: Start | None = None
+        self.basis: ShortDumpBasis | None = None
         self._files = session.dump_files if files is None else files
         self.mark = self._files.next_mark()
         # Take the file last, because a later failure would leave the file without an owner.
         self._descriptor = self._files.take() if CAN_RECORD and not is_apart else None
-        self._unsettled: Left | None = None
+        self._unsettled: LeftState | None = None
         self._lock: anyio.Lock | None = None
         # The reason why the state was not kept; None if there is no reason.
         self.reason: Unkept | None = None
@@ -75,16 +75,16 @@ class Recorder:
 
         `has_exited`: bash has exited by itself, and no signal has ended it.
         """
-        kept: Left | Unkept | None = Unkept.SIGNAL
+        kept: LeftState | Unkept | None = Unkept.SIGNAL
         if has_exited:
             kept = self._keep()
-        if isinstance(kept, Left):
+        if isinstance(kept, LeftState):
             self._unsettled = kept
             self._session.unsettled.append(self.settle)
         else:
             self.reason = kept
 
-    def _keep(self) -> Left | Unkept | None:
+    def _keep(self) -> LeftState | Unkept | None:
         descriptor = self._descriptor
         if descriptor is None:
             return Unkept.SANDBOX if self._is_apart else Unkept.UNAVAILABLE
@@ -92,16 +92,18 @@ class Recorder:
         if size > MAX_DUMP_BYTES:
             return Unkept.TOO_LARGE
         dump = os.pread(descriptor, size, 0)
-        told = None
+        report = None
         if self._has_report:
             # Without the report, which the startup file may have kept bash from writing, two parts
             # of the dump are taken for it, and the rest is incomplete.
-            told, dump = split_told(dump)
+            report, dump = split_report(dump)
         if not dump.endswith(self.mark):
             # Bash has written no dump or only a part of it, or another command wrote to the file.
             return Unkept.INCOMPLETE if dump else Unkept.MISSING
         dump = dump.removesuffix(self.mark)
-        return self._session.keep(Left(dump, self._started_in, self._changes, told, self.start))
+        return self._session.keep(
+            LeftState(dump, self._started_in, self._changes, report, self.basis)
+        )
 
     def give_up(self) -> None:
         """Record that the state could not be kept."""

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from shelld.eventloop.threads import run_in_thread
 from shelld.process import faults
 from shelld.sandbox.sandboxes import SandboxKey
-from shelld.sessions.calls import Told, untouched, without_options_of_call
+from shelld.sessions.calls import CallReport, untouched, without_options_of_call
 from shelld.sessions.differences import lines_between
 from shelld.sessions.dump_parser import (
     has_lost_functions,
@@ -52,7 +52,7 @@ MAX_INLINE_BYTES: Final = 64 * 1024
 _NOT_TOLD: Final = frozenset({b"_", b"SHLVL", b"PWD", b"OLDPWD"})
 
 
-class Start(NamedTuple):
+class ShortDumpBasis(NamedTuple):
     """What is known about a command that writes a short dump: `state` is the session's state when
     the command started, and `names` are the variables that the command can change.
 
@@ -63,7 +63,7 @@ class Start(NamedTuple):
     names: frozenset[bytes]
 
 
-class Left(NamedTuple):
+class LeftState(NamedTuple):
     """The dump of a command, with the directory and the variables that its call has set.
 
     `started_in` and `changes` are `cwd` and `env` of the call. The session does not keep the
@@ -77,9 +77,9 @@ class Left(NamedTuple):
     started_in: tuple[bytes, ...] = ()
     changes: dict[str, str | None] | None = None
     # The report that bash made before it ran the command, if the call had an `env`.
-    told: Told | None = None
+    report: CallReport | None = None
     # This is set if the dump is a short dump.
-    start: Start | None = None
+    basis: ShortDumpBasis | None = None
     # The number of the command, in the order in which commands ended.
     number: int = 0
 
@@ -203,7 +203,7 @@ class Session:
             directory = os.path.dirname(directory)
         return directory
 
-    def _directory_after(self, left: Left, cwd: bytes, is_daemons: bool) -> tuple[bytes, bool]:
+    def _directory_after(self, left: LeftState, cwd: bytes, is_daemons: bool) -> tuple[bytes, bool]:
         """Return the session's directory after a command, and whether the next command inherits it.
 
         The command ended in `cwd`. The next command inherits only the daemon's directory, and only
@@ -246,16 +246,16 @@ class Session:
                 env[to_bytes(name)] = to_bytes(value)
         return env
 
-    def keep(self, left: Left) -> Left | Unkept | None:
+    def keep(self, left: LeftState) -> LeftState | Unkept | None:
         """Keep the state that a command has left.
 
         Returns None if the state is kept. If the state or a part of it cannot be kept, returns the
         reason. A long dump is returned for `settle`, which parses it.
         """
-        if not is_whole(left.dump, is_short=left.start is not None):
+        if not is_whole(left.dump, is_short=left.basis is not None):
             return Unkept.INCOMPLETE if left.dump else Unkept.MISSING
-        if left.changes and left.told:
-            dump = without_options_of_call(left.dump, left.told, left.changes, self.state)
+        if left.changes and left.report:
+            dump = without_options_of_call(left.dump, left.report, left.changes, self.state)
             left = left._replace(dump=dump)
         self._ended += 1
         left = left._replace(number=self._ended)
@@ -264,7 +264,7 @@ class Session:
             return left
         return self._keep(left, *_parse(left, self.state.option_names))
 
-    async def settle(self, left: Left) -> Unkept | None:
+    async def settle(self, left: LeftState) -> Unkept | None:
         """Parse a long dump in a thread.
 
         If the state or a part of it cannot be kept, returns the reason.
@@ -292,14 +292,14 @@ class Session:
             self._when_settled = callback
         return self._settling > 0
 
-    def _keep(self, left: Left, state: ShellState | None, names: list[bytes]) -> Unkept | None:
+    def _keep(self, left: LeftState, state: ShellState | None, names: list[bytes]) -> Unkept | None:
         """Make the state of a command the session's state, except for the variables in `names`.
 
         If the state or a part of it cannot be kept, returns the reason.
         """
         if state is None:
             return Unkept.LOCAL_OPTIONS if hides_options(left.dump) else Unkept.UNREADABLE
-        if left.start is not None and state.size > MAX_DUMP_BYTES:
+        if left.basis is not None and state.size > MAX_DUMP_BYTES:
             return Unkept.TOO_LARGE
         if left.number > self._kept:
             # If `left.number` is smaller, the session already has the state of a command that ended
@@ -308,7 +308,7 @@ class Session:
             self._kept = left.number
         return Unkept.FUNCTIONS if has_lost_functions(left.dump) else None
 
-    def _take(self, left: Left, state: ShellState, names: list[bytes]) -> None:
+    def _take(self, left: LeftState, state: ShellState, names: list[bytes]) -> None:
         before = self._state
         if names:
             state = state.with_entries_of(before, names)
@@ -339,18 +339,18 @@ class Session:
         }
 
 
-def _untouched(left: Left) -> list[bytes]:
+def _untouched(left: LeftState) -> list[bytes]:
     """Return the variables of a call's `env` that its command has not changed."""
-    return untouched(left.dump, left.told, left.changes) if left.changes and left.told else []
+    return untouched(left.dump, left.report, left.changes) if left.changes and left.report else []
 
 
-def _parse(left: Left, known: OptionNames) -> tuple[ShellState | None, list[bytes]]:
-    if left.start is not None:
-        return parse_short_dump(left.dump, *left.start), []
+def _parse(left: LeftState, known: OptionNames) -> tuple[ShellState | None, list[bytes]]:
+    if left.basis is not None:
+        return parse_short_dump(left.dump, *left.basis), []
     return parse_dump(left.dump, known), _untouched(left)
 
 
-async def _parsed(left: Left, known: OptionNames) -> tuple[ShellState | None, list[bytes]]:
+async def _parsed(left: LeftState, known: OptionNames) -> tuple[ShellState | None, list[bytes]]:
     try:
         return await run_in_thread(_parse, left, known)
     except RuntimeError as error:

@@ -31,7 +31,7 @@ from shelld.sessions.prelude import (
     startable,
 )
 from shelld.sessions.recorder import Recorder
-from shelld.sessions.session import Session, Start
+from shelld.sessions.session import Session, ShortDumpBasis
 from shelld.sessions.side_effects import NOTHING, changes_of
 from shelld.sessions.state import ShellState
 from shelld.sessions.text import to_bytes
@@ -287,7 +287,7 @@ class Launch:
         if not recorder.is_open:
             return b""
         if changes is not None and not request.env:
-            recorder.start = Start(state, changes)
+            recorder.basis = ShortDumpBasis(state, changes)
             return short_dump_at_exit(
                 recorder.path, recorder.own_directory, recorder.mark, names=changes
             )
