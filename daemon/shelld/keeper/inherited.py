@@ -44,7 +44,7 @@ def _is_lower(limit: int, other: int) -> bool:
     return limit != infinity and (other == infinity or limit < other)
 
 
-class Limits:
+class SavedLimits:
     """Keeps the limits of this process as they were when the object was made."""
 
     def __init__(self) -> None:

@@ -40,7 +40,7 @@ from shelld.keeper.channel import (
     Channel,
     Message,
 )
-from shelld.keeper.inherited import Limits, inherited
+from shelld.keeper.inherited import SavedLimits, inherited
 from shelld.keeper.orphan_reaper import KILL_INTERVAL_MS, REAPED_AT_ONCE, OrphanReaper
 from shelld.keeper.own_cgroups import own_cgroups
 from shelld.keeper.prctl import become_subreaper, continue_when_parent_ends, set_process_name
@@ -136,7 +136,7 @@ class Keeper:
         continue_when_parent_ends()
         self._options = options
         self._inherited = inherited()
-        self._limits = Limits()
+        self._limits = SavedLimits()
         self._subreaper = options.mechanism != "process-group" and become_subreaper()
         self._cgroup_parent = usable_directory() if options.mechanism == "cgroup" else None
         if self._cgroup_parent is not None:

@@ -49,7 +49,7 @@ from shelld.keeper.channel import (
     Channel,
     Message,
 )
-from shelld.keeper.inherited import Limits, inherited
+from shelld.keeper.inherited import SavedLimits, inherited
 from shelld.keeper.orphan_reaper import (
     KILL_INTERVAL_MS,
     REAPED_AT_ONCE,
@@ -133,7 +133,7 @@ class Runner:
         # The limits and priority that each command should inherit. A command can change the limits
         # and the priority of its runner.
         self._inherited = inherited()
-        self._limits = Limits()
+        self._limits = SavedLimits()
         self._is_needed = True
         self._leader: int | None = None
         # The indexes of the cgroups that bash could not enter.

@@ -20,7 +20,7 @@ from shelld.output.retention import OutputStream, StreamName
 from shelld.output.text import STEP_BYTES
 from shelld.shells.shell import Shell
 from shelld.waits.prompts import state_of
-from shelld.waits.until import Reached, Waiting, preparing
+from shelld.waits.until import PreparedWait, Reached, preparing
 from shelld_protocol.errors import invalid_params
 from shelld_protocol.shell_methods import BashOutputParams, BashOutputResult, OutputRange
 
@@ -47,13 +47,13 @@ async def preparing_read(
         raise invalid_params("Invalid value for filter: output in base64 has no lines", "filter")
     manager = context.daemon.manager
     async with (
-        preparing(params, manager) as waiting,
+        preparing(params, manager) as prepared,
         manager.filters.open(params.filter) as line_filter,
     ):
         readers = _readers(shell, params, line_filter)
 
         async def read() -> BashOutputResult:
-            reads, reached = await wait_then_read(shell, params, readers, waiting, context)
+            reads, reached = await wait_then_read(shell, params, readers, prepared, context)
             # There is no await between the read and this line, so the state in the result matches
             # the output.
             result = result_of(shell, reads, reached)
@@ -97,7 +97,7 @@ async def wait_then_read(
     shell: Shell,
     params: BashOutputParams,
     readers: Mapping[StreamName, StreamReader],
-    waiting: Waiting,
+    prepared: PreparedWait,
     context: RequestContext | None = None,
 ) -> tuple[dict[StreamName, Read], Reached]:
     """Wait for the condition in `until`, and read the output.
@@ -106,9 +106,9 @@ async def wait_then_read(
 
     See `wait_and_read`.
     """
-    if not waiting.is_for_reading:
+    if not prepared.is_for_reading:
         starts: dict[StreamName, int] = {name: reader.start for name, reader in readers.items()}
-        reached = await waiting.wait(shell, starts)
+        reached = await prepared.wait(shell, starts)
         return await wait_and_read(shell, replace(params, wait=0), readers, context), reached
     reads = await wait_and_read(shell, params, readers, context)
     if params.until == "output" and any(read.text for read in reads.values()):

@@ -28,7 +28,7 @@ from shelld_protocol.errors import RpcError, invalid_params, key_not_found, shel
 T = TypeVar("T")
 
 
-class Request(Protocol):
+class StartingRequest(Protocol):
     """A request that starts the command of a key."""
 
     command: Shell | None
@@ -38,14 +38,14 @@ class Request(Protocol):
         ...
 
 
-class Start(Struct, eq=False):
+class KeyedStart(Struct, eq=False):
     """The start of a command.
 
     Either `request` is about to start the command, or `shell_id` is the id of its shell.
     """
 
     digest: bytes
-    request: Request | None
+    request: StartingRequest | None
     shell_id: str = ""
     # This is None if the shell was forgotten. `forgotten_at` is the time at which it was forgotten,
     # as of `time.monotonic`.
@@ -58,14 +58,14 @@ class Start(Struct, eq=False):
 class Keys:
     def __init__(self, manager: Manager) -> None:
         self._manager = manager
-        self._starts: dict[str, Start] = {}
+        self._starts: dict[str, KeyedStart] = {}
         # The keys by the ids of their shells.
         self._by_shell: dict[str, str] = {}
         # The keys of forgotten shells, in the order in which the shells were forgotten.
-        self._orphans: dict[str, Start] = {}
+        self._orphans: dict[str, KeyedStart] = {}
         manager.on_forget.append(self._shell_is_forgotten)
 
-    def find(self, key: str, command: str) -> Start | None:
+    def find(self, key: str, command: str) -> KeyedStart | None:
         """Return the start for a key.
 
         Return None if there was no start within the retention period.
@@ -80,9 +80,9 @@ class Keys:
         return found
 
     @contextmanager
-    def starting(self, key: str, command: str, request: Request) -> Generator[None]:
+    def starting(self, key: str, command: str, request: StartingRequest) -> Generator[None]:
         """Record that `request` starts a command within this block. The key must be unknown."""
-        start = self._starts[key] = Start(_digest(command), request)
+        start = self._starts[key] = KeyedStart(_digest(command), request)
         try:
             yield
         finally:
@@ -93,7 +93,7 @@ class Keys:
                 self._note(key, start, shell)
             start.decided.set()
 
-    def _note(self, key: str, start: Start, shell: Shell) -> None:
+    def _note(self, key: str, start: KeyedStart, shell: Shell) -> None:
         start.shell_id, start.shell = shell.id, shell
         self._by_shell[shell.id] = key
         try:
@@ -129,7 +129,7 @@ class Keys:
 
 async def start_once(
     keys: Keys,
-    request: Request,
+    request: StartingRequest,
     key: str,
     command: str,
     *,

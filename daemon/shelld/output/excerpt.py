@@ -70,7 +70,7 @@ class ExcerptReader(StreamReader):
         self._notice = notice
         self.is_cut = False
 
-    async def _look_at_all(self, stop: int, *, final: bool) -> Read:
+    async def _peek_all(self, stop: int, *, final: bool) -> Read:
         store, start, limit = self._store, self._position, self._limit()
         stop = int(min(stop, self._end))
         whole = await _whole(store, start, stop, limit, final=final)

@@ -229,10 +229,10 @@ class StreamReader:
         self._searched = self._searched_for_good
         self._seen = stop = self._store.written
         if self._in_base64:
-            return await self._look_at_bytes(stop)
+            return await self._peek_bytes(stop)
         if self._filter is None:
-            return await self._look_at_all(stop, final=final)
-        return await self._look_at_lines(self._filter, stop, final=final)
+            return await self._peek_all(stop, final=final)
+        return await self._peek_lines(self._filter, stop, final=final)
 
     def goes_on_after(self, read: Read) -> bool:
         """Whether bytes are left after `read` that the next peek can use without new output. This
@@ -261,13 +261,13 @@ class StreamReader:
         if self._offset is None:
             self._stream.read_position = read.end
 
-    async def _look_at_all(self, stop: int, *, final: bool) -> Read:
+    async def _peek_all(self, stop: int, *, final: bool) -> Read:
         piece = await self._text(self._position, stop, self._max_bytes, final=final)
         more = has_text(self._store, piece.end, stop, strip=self._strip, final=final)
         dropped, invalid = self._dropped + piece.dropped, self._invalid + piece.invalid
         return Read(piece.text, self._start, piece.end, dropped, more, invalid)
 
-    async def _look_at_bytes(self, stop: int) -> Read:
+    async def _peek_bytes(self, stop: int) -> Read:
         piece = await read_in_base64(self._store, self._position, stop, self._max_bytes)
         dropped = self._dropped + piece.dropped
         return Read(piece.text, self._start, piece.end, dropped, more=piece.end < stop)
@@ -276,7 +276,7 @@ class StreamReader:
         store, strip = self._store, self._strip
         return await read_in_steps(store, start, stop, room, strip=strip, final=final)
 
-    async def _look_at_lines(self, line_filter: LineFilter, stop: int, *, final: bool) -> Read:
+    async def _peek_lines(self, line_filter: LineFilter, stop: int, *, final: bool) -> Read:
         found: list[str] = []
         position, dropped, room = self._position, self._dropped, self._max_bytes
         invalid = self._invalid

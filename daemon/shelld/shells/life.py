@@ -25,7 +25,7 @@ from shelld.shells.launch import Launch, StartRequest
 from shelld.shells.lifecycle import ShellEvent
 from shelld.shells.links import Links
 from shelld.shells.moments import Moment, Moments
-from shelld.shells.news import note
+from shelld.shells.news import apply_message
 from shelld.shells.outcome import Outcome
 from shelld.shells.shell import Shell
 from shelld.shells.time_limits import TimeLimits
@@ -228,7 +228,7 @@ class Life:
             # Some message was lost, perhaps the exit status. Shutting the channel down ends the
             # runner.
             self.links.channel.shut_down()
-        event = note(message, self.shell, self._outcome)
+        event = apply_message(message, self.shell, self._outcome)
         if event is not None:
             self.take(event)
 

@@ -35,7 +35,7 @@ _EVENTS: Final[Mapping[int, Event]] = {
 }
 
 
-def note(message: Message, shell: Shell, outcome: Outcome) -> Event | None:
+def apply_message(message: Message, shell: Shell, outcome: Outcome) -> Event | None:
     """Write a message into the record. Return the event that it causes, or None."""
     kind = message[0]
     if kind == STARTED:

@@ -16,7 +16,7 @@ from typing import Protocol, TypeVar
 from msgspec import Struct
 
 
-class Waiting(Protocol):
+class WaitingSpare(Protocol):
     """A spare shell, as the policy sees it.
 
     `session_name` is None if the spare shell serves any session. `since` is when the spare shell
@@ -30,7 +30,7 @@ class Waiting(Protocol):
     def since(self) -> float: ...
 
 
-W = TypeVar("W", bound=Waiting)
+W = TypeVar("W", bound=WaitingSpare)
 
 
 class SparePolicy(Struct, eq=False):

@@ -27,7 +27,7 @@ from shelld.tools.text import (
     with_lines,
 )
 from shelld.waits.prompts import sentence_of
-from shelld.waits.until import Waiting, preparing
+from shelld.waits.until import PreparedWait, preparing
 from shelld_protocol.shell_methods import BashOutputParams, BashOutputResult
 from shelld_protocol.structs import (
     MAX_READ_BYTES,
@@ -122,21 +122,21 @@ class BashOutputTool(ShellTool):
             return await _page(request, shell, read_params, max(1, limit // streams))
         if read_params.filter is not None:
             return await _lines(request, shell, read_params, limit)
-        async with preparing(read_params, request.daemon.manager) as waiting:
-            return await news(request, shell, read_params, waiting, limit)
+        async with preparing(read_params, request.daemon.manager) as prepared:
+            return await news(request, shell, read_params, prepared, limit)
 
 
 async def news(
     request: RequestContext,
     shell: Shell,
     read_params: BashOutputParams,
-    waiting: Waiting,
+    prepared: PreparedWait,
     limit: int,
 ) -> ToolResult:
     """Wait as `read_params` say. Return the new output in at most `limit` characters."""
     readers = excerpt_readers(shell, limit)
     with request.daemon.manager.reading(shell):
-        reads, reached = await wait_then_read(shell, read_params, readers, waiting)
+        reads, reached = await wait_then_read(shell, read_params, readers, prepared)
     is_cut = any(reader.is_cut for reader in readers.values())
     result = result_of(shell, reads, reached)
     lines = [*dropped_notice(reads), *wait_lines(read_params, result)]

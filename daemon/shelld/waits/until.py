@@ -42,7 +42,7 @@ class Reached(NamedTuple):
     reason: Literal["no_input"] | None = None
 
 
-class Waiting:
+class PreparedWait:
     """A wait whose params are valid. `line_filter` is the filter for `pattern`."""
 
     def __init__(
@@ -95,7 +95,7 @@ class Waiting:
 
 
 @asynccontextmanager
-async def preparing(params: BashOutputParams, manager: Manager) -> AsyncGenerator[Waiting]:
+async def preparing(params: BashOutputParams, manager: Manager) -> AsyncGenerator[PreparedWait]:
     """Check the params of a wait. Call this before the request has any effect.
 
     Raises `RpcError`: invalid_params; unavailable; resource_exhausted if the pattern needs a helper
@@ -112,7 +112,7 @@ async def preparing(params: BashOutputParams, manager: Manager) -> AsyncGenerato
     if params.until == "listening":
         check_ports()
     async with manager.filters.open(params.pattern, "pattern") as line_filter:
-        yield Waiting(params, line_filter, manager)
+        yield PreparedWait(params, line_filter, manager)
 
 
 async def wait_for_quiet(shell: Shell, quiet_s: float, give_up_at: float) -> bool:
