@@ -22,7 +22,7 @@ from shelld.terminals.input import PipeInput
 from shelld.waits import listening, prompts
 from shelld.waits.listening import listening_ports, wait_for_port
 from shelld.waits.pauses import Pauses
-from shelld.waits.prompts import State, wait_for_prompt
+from shelld.waits.prompts import RunState, wait_for_prompt
 from shelld_protocol.structs import Listener, Prompt
 
 STEPS = 5
@@ -117,10 +117,10 @@ async def test_last_look_is_finished_by_another_wait(shell: Shell, steps: list[i
 async def test_wait_for_a_prompt_ends_although_another_has_the_turn(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def state_of(_shell: Shell) -> State:
-        return State(PROMPT, is_stopped=False)
+    def run_state_of(_shell: Shell) -> RunState:
+        return RunState(PROMPT, is_stopped=False)
 
-    monkeypatch.setattr(prompts, "state_of", state_of)
+    monkeypatch.setattr(prompts, "run_state_of", run_state_of)
     async with looks_of_others() as looks:
         assert await wait_for_prompt(shell, anyio.current_time() + 0.05, Pauses(looks)) is PROMPT
 

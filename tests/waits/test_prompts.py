@@ -22,10 +22,10 @@ from shelld.waits import prompts
 from shelld.waits.pauses import Pauses
 from shelld.waits.prompts import (
     PromptIdentity,
-    State,
+    RunState,
     prompt_of,
+    run_state_of,
     settled_prompt_of,
-    state_of,
     wait_for_prompt,
 )
 from shelld_protocol.structs import Prompt
@@ -85,7 +85,7 @@ async def test_question_under_way_is_part_of_its_prompt(
     if is_wait:
         found = await wait_for_prompt(shell, anyio.current_time(), Pauses(Turns()))
     else:
-        found = state_of(shell).prompt
+        found = run_state_of(shell).prompt
     os.close(read)
     os.close(write)
     assert found is not None
@@ -188,60 +188,62 @@ async def test_costly_looks_are_rare(shell: Shell) -> None:
 
 
 @pytest.fixture
-def looks(monkeypatch: pytest.MonkeyPatch) -> list[State]:
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[RunState]:
     """The scans of a shell so far. Each scan is expensive."""
-    taken: list[State] = []
+    taken: list[RunState] = []
 
-    def look(_shell: Shell) -> State:
-        taken.append(State(None, is_stopped=bool(len(taken) % 2)))
+    def look(_shell: Shell) -> RunState:
+        taken.append(RunState(None, is_stopped=bool(len(taken) % 2)))
         return taken[-1]
 
-    monkeypatch.setattr(prompts, "_state_of", look)
+    monkeypatch.setattr(prompts, "_run_state_of", look)
     monkeypatch.setattr(prompts, "_EXPENSIVE_S", -1.0)
     monkeypatch.setattr(prompts, "_REUSED", 1e9)
     monkeypatch.setattr(prompts, "_LONGEST_REUSE_S", 60.0)
     return taken
 
 
-def test_an_expensive_look_serves_several_results(looks: list[State]) -> None:
+def test_an_expensive_look_serves_several_results(looks: list[RunState]) -> None:
     shell = Shell("shell_a")
     shell.started()
-    assert state_of(shell) == state_of(shell) == looks[0]
+    assert run_state_of(shell) == run_state_of(shell) == looks[0]
     assert len(looks) == 1
 
 
-def test_look_serves_no_result_after_more_output(looks: list[State]) -> None:
+def test_look_serves_no_result_after_more_output(looks: list[RunState]) -> None:
     shell = Shell("shell_a")
     shell.started()
-    state_of(shell)
+    run_state_of(shell)
     shell.output.append(shell.stdout, b"more")
-    assert state_of(shell) == looks[1]
+    assert run_state_of(shell) == looks[1]
 
 
-def test_cheap_look_serves_one_result(looks: list[State], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cheap_look_serves_one_result(
+    looks: list[RunState], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(prompts, "_EXPENSIVE_S", 60.0)
     shell = Shell("shell_a")
     shell.started()
-    assert [state_of(shell), state_of(shell)] == looks
+    assert [run_state_of(shell), run_state_of(shell)] == looks
 
 
 def test_cheap_looks_in_quick_succession_serve_several_results(
-    looks: list[State], monkeypatch: pytest.MonkeyPatch
+    looks: list[RunState], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(prompts, "_SUCCESSION", 1e9)
     monkeypatch.setattr(prompts, "_EXPENSIVE_S", 0.002)
     shell = Shell("shell_a")
     shell.started()
-    last = state_of(shell)
-    while state_of(shell) is not last:
+    last = run_state_of(shell)
+    while run_state_of(shell) is not last:
         last = looks[-1]
     assert len(looks) > 1
 
 
-def test_wait_does_not_reuse_the_look_of_a_result(looks: list[State]) -> None:
+def test_wait_does_not_reuse_the_look_of_a_result(looks: list[RunState]) -> None:
     shell = Shell("shell_a")
     shell.started()
-    state_of(shell)
+    run_state_of(shell)
     prompt_of(shell)
     assert len(looks) == 2
 

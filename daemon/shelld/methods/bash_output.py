@@ -19,7 +19,7 @@ from shelld.output.reader import Read, StreamReader
 from shelld.output.retention import OutputStream, StreamName
 from shelld.output.text import STEP_BYTES
 from shelld.shells.shell import Shell
-from shelld.waits.prompts import state_of
+from shelld.waits.prompts import run_state_of
 from shelld.waits.until import PreparedWait, Reached, preparing
 from shelld_protocol.errors import invalid_params
 from shelld_protocol.shell_methods import BashOutputParams, BashOutputResult, OutputRange
@@ -216,7 +216,7 @@ def result_of(
 ) -> BashOutputResult:
     stdout = reads.get("stdout") or _nothing(shell.stdout)
     stderr = reads.get("stderr") or _nothing(shell.stderr)
-    state = state_of(shell, reached.prompt)
+    state = run_state_of(shell, reached.prompt)
     return BashOutputResult(
         bash_id=shell.id,
         command=shell.command,

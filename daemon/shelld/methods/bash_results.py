@@ -15,7 +15,7 @@ from shelld.sessions.text import shown
 from shelld.shells.lifecycle import ShellStatus
 from shelld.shells.shell import Shell
 from shelld.shells.starting import check_started
-from shelld.waits.prompts import state_of
+from shelld.waits.prompts import run_state_of
 from shelld_protocol.errors import RpcError, timed_out
 from shelld_protocol.shell_methods import BackgroundResult, BashParams, BashResult
 
@@ -110,7 +110,7 @@ def _background_result(
         status="running",
         pid=shell.pid,
         message=f"Started background shell {shell.id}",
-        prompt=state_of(shell, shell.released_at).prompt,
+        prompt=run_state_of(shell, shell.released_at).prompt,
         description=params.description,
         warning=shell.warning,
         reason=shell.reason,

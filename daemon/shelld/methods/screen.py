@@ -18,7 +18,7 @@ from shelld.screens.screen import View
 from shelld.shells.shell import SeenPrompt, Shell
 from shelld.terminals.input import TerminalInput
 from shelld.waits.pauses import Pauses
-from shelld.waits.prompts import state_of, wait_for_prompt
+from shelld.waits.prompts import run_state_of, wait_for_prompt
 from shelld_protocol.errors import invalid_params, not_possible
 from shelld_protocol.screen_methods import ReadScreenParams, ReadScreenResult, ScreenCursor
 
@@ -62,7 +62,7 @@ async def read_screen(context: RequestContext, params: ReadScreenParams) -> Read
             least=None if shell.has_ended else least,
             cut_at=max(give_up_at, anyio.current_time() + _LAST_CAPTURE_S),
         )
-    state = state_of(shell, seen_prompt)
+    state = run_state_of(shell, seen_prompt)
     return ReadScreenResult(
         bash_id=shell.id,
         rows=view.rows,

@@ -13,7 +13,7 @@ from shelld.sessions.text import beginning, shown
 from shelld.shells.lifecycle import ShellStatus
 from shelld.shells.shell import Shell
 from shelld.shells.starting import raise_failure
-from shelld.waits.prompts import state_of
+from shelld.waits.prompts import run_state_of
 from shelld_protocol.errors import invalid_params
 from shelld_protocol.input_methods import ResizeShellParams, WriteStdinParams
 from shelld_protocol.shell_methods import (
@@ -108,7 +108,7 @@ async def list_shells(context: RequestContext, params: ListShellsParams) -> List
 
 
 def _info(shell: Shell) -> ShellInfo:
-    state = state_of(shell)
+    state = run_state_of(shell)
     return ShellInfo(
         bash_id=shell.id,
         command=beginning(shell.command),

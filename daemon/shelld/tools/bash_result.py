@@ -30,7 +30,7 @@ from shelld.tools.text import (
     output_of,
     with_lines,
 )
-from shelld.waits.prompts import state_of
+from shelld.waits.prompts import run_state_of
 from shelld_protocol.shell_methods import BashOutputParams
 from shelld_protocol.structs import Unkept
 from shelld_protocol.tools import ToolResult
@@ -153,7 +153,7 @@ async def ended(
         lines.append(_NOT_KEPT.format(reason.text))
     if shell.status is ShellStatus.TIMEOUT:
         lines.append(_MORE_TIME)
-    prompt = state_of(shell, shell.released_at).prompt
+    prompt = run_state_of(shell, shell.released_at).prompt
     if not shell.has_ended:
         lines.append(f"[{_hint(shell)}]")
     if prompt is not None:

@@ -29,8 +29,8 @@ _TIMER_MS: Final = 100
 # the cost of the first one, the costs are added up. Many waits may end at the same time, and their
 # cheap looks would hold up other requests together.
 _SUCCESSION: Final = 2
-# A look that costs more than this is expensive. Later calls of `state_of` return the result of this
-# look again, for `_REUSED` times the cost of the look, but at most for `_LONGEST_REUSE_S`.
+# A look that costs more than this is expensive. Later calls of `run_state_of` return the result of
+# this look again, for `_REUSED` times the cost of the look, but at most for `_LONGEST_REUSE_S`.
 _EXPENSIVE_S: Final = 0.002
 _REUSED: Final = 10
 _LONGEST_REUSE_S: Final = 0.2
@@ -87,14 +87,14 @@ class PromptIdentity(NamedTuple):
 _CERTAIN: Final = 5
 
 
-class State(NamedTuple):
+class RunState(NamedTuple):
     """The state of a running shell. `is_stopped`: a signal has stopped it."""
 
     prompt: Prompt | None
     is_stopped: bool
 
 
-_NOTHING: Final = State(None, is_stopped=False)
+_NOTHING: Final = RunState(None, is_stopped=False)
 
 
 class _Look(NamedTuple):
@@ -104,7 +104,7 @@ class _Look(NamedTuple):
     output or input comes.
     """
 
-    state: State
+    state: RunState
     activity: object
     cost_s: float
     ended_at: float
@@ -123,7 +123,7 @@ class _Look(NamedTuple):
 _looks: Final[WeakKeyDictionary[Shell, _Look]] = WeakKeyDictionary()
 
 
-def state_of(shell: Shell, seen: SeenPrompt | None = None) -> State:
+def run_state_of(shell: Shell, seen: SeenPrompt | None = None) -> RunState:
     """Return the state of a shell.
 
     If the shell waits for input that it can get, the state has a prompt.
@@ -152,10 +152,10 @@ def prompt_of(shell: Shell) -> Prompt | None:
     return _look_at(shell).prompt
 
 
-def _look_at(shell: Shell) -> State:
+def _look_at(shell: Shell) -> RunState:
     began, began_at, activity = time.thread_time(), time.monotonic(), shell.activity
     try:
-        state = _state_of(shell)
+        state = _run_state_of(shell)
     except Exception as error:
         # A look at unusual processes may fail. The answer to the client must still contain the
         # output.
@@ -168,7 +168,7 @@ def _look_at(shell: Shell) -> State:
     return state
 
 
-def _state_of(shell: Shell) -> State:
+def _run_state_of(shell: Shell) -> RunState:
     if shell.has_ended or shell.pid is None:
         return _NOTHING
     silent_s = shell.silent_s
@@ -178,7 +178,7 @@ def _state_of(shell: Shell) -> State:
             input_state = _state_of_input(open_input, silent_s)
     found, is_stopped = input_reader.look(shell.pid, input_state, silent_s)
     if found is None:
-        return State(None, is_stopped)
+        return RunState(None, is_stopped)
     # The kernel may still be passing on the question that the program has just written.
     shell.catch_up()
     modes = input_state and input_state.modes
@@ -192,7 +192,7 @@ def _state_of(shell: Shell) -> State:
         since_ms=round(shell.silent_s * 1000),
         text=last_line(shell.latest_stream.store, _MAX_TEXT),
     )
-    return State(asked, is_stopped)
+    return RunState(asked, is_stopped)
 
 
 def _state_of_input(stdin: PipeInput | TerminalInput, silent_s: float) -> InputState:
@@ -271,7 +271,7 @@ async def wait_for_prompt(shell: Shell, give_up_at: float, pauses: Pauses) -> Pr
     flows_from: float | None = anyio.current_time()
     while takes_input(shell):
         if (now := anyio.current_time()) >= give_up_at:
-            return state_of(shell).prompt
+            return run_state_of(shell).prompt
         # The deadline also ends the wait for a turn.
         with anyio.CancelScope(deadline=give_up_at):
             if not await shell.wait_for_news(now + pauses.next(shell)):
