@@ -164,7 +164,7 @@ class ShellManager:
     # -- running ----------------------------------------------------------------------------
 
     async def __aenter__(self) -> ShellManager:
-        """Run the manager until the end of the block.
+        """Run the manager while the `async with` block runs.
 
         If the manager already runs in a thread, it continues to run after the block.
         """
@@ -237,7 +237,7 @@ class ShellManager:
         await self.manager()
         owner = self._owner
         if owner is None:
-            # The manager has ended meanwhile.
+            # The manager has ended since the call of `manager`.
             raise shutting_down()
         return await owner.call(function, *args, discard=discard)
 
@@ -249,7 +249,8 @@ class ShellManager:
             try:
                 self._check_open()
             except RpcError:
-                # If `reset` ran meanwhile, it could not see the new thread, and so did not stop it.
+                # If `reset` ran while the thread started, it could not see the new thread, and so
+                # did not stop it.
                 if self._thread is not None:
                     self._thread.stop()
                 raise
@@ -273,8 +274,8 @@ class ShellManager:
         check_text(command, working_dir, env)
         request = StartRequest(command, cwd=_absolute(working_dir), env=env)
         process = await self.run(self._start, request, discard=ShellProcess.discard)
-        # If the command has already ended, show its end only after the caller has awaited something
-        # else.
+        # Even if the command has already ended, show it as running until the caller has awaited
+        # something else.
         call_threadsafe(current_token(), process.show_end)
         return process
 

@@ -228,7 +228,7 @@ class ShellProcess:
 
         The text of stderr comes after a line ``[stderr]``. If the output ends with an incomplete
         character or escape sequence, and the command may write more, the next read returns this
-        end, as in `bash_output`.
+        part, as in `bash_output`.
         """
         return self._here(self._new_output, include_stderr)
 

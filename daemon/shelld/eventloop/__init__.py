@@ -1,1 +1,3 @@
-"""Adds cheap waits, idle tasks and the return of freed memory to the asyncio event loop."""
+"""Adds cheap waits and reusable tasks to the asyncio event loop, and returns freed memory to the
+system.
+"""

@@ -14,8 +14,8 @@ import anyio
 # Python looks for cycles when there are this many new objects. A few hundred requests at a time
 # have fewer objects.
 GARBAGE_THRESHOLD: Final = 20_000
-# The time between two returns of memory. So the daemon may hold the memory of a large output for
-# this long.
+# The daemon returns freed memory to the system at this interval. So it may hold the memory of a
+# large output for this long.
 GIVE_BACK_S: Final = 15.0
 
 
@@ -36,8 +36,8 @@ async def give_back_regularly() -> None:
 
     When a program frees a large allocation, glibc keeps the memory for later allocations
     (mallopt(3), M_MMAP_THRESHOLD). This speeds up the next large output. But allocations at higher
-    addresses can delay the return of the memory to the system for a long time. malloc_trim(3) takes
-    some milliseconds if the daemon has freed much memory, and almost no time otherwise.
+    addresses can keep glibc from returning the memory to the system for a long time. malloc_trim(3)
+    takes some milliseconds if the daemon has freed much memory, and almost no time otherwise.
     """
     # C libraries other than glibc do not keep freed memory, and do not have malloc_trim.
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)

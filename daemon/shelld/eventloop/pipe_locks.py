@@ -115,8 +115,7 @@ class _Process:
     def go_on(self) -> None:
         """Take back one `stop`.
 
-        When every `stop` was taken back, this method continues the process. It does so only if this
-        module has stopped the process.
+        If this was the last `stop`, and this module has stopped the process, continue the process.
         """
         with self._lock:
             self._stops -= 1
@@ -138,8 +137,8 @@ class _Process:
 # Maps the daemon's descriptor of a pipe to the processes to stop during a system call on this pipe.
 # Each process comes after its ancestors.
 _holders: Final[dict[int, list[_Process]]] = {}
-# If the event loop is closing a pipe, this maps the descriptor of the pipe to the descriptor's link
-# in /proc/self/fd. close(2) removes the link before it waits for the lock.
+# While the event loop closes a pipe, this maps the pipe's descriptor to its link in /proc/self/fd.
+# close(2) removes the link before it waits for the lock.
 _closing: Final[dict[int, str]] = {}
 
 

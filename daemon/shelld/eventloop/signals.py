@@ -49,7 +49,7 @@ class Arrivals:
 
 @contextmanager
 def received(*numbers: signal.Signals) -> Generator[Arrivals]:
-    """Receive these signals in the block; restore their handlers afterwards."""
+    """Receive these signals while the `with` block runs; then restore their handlers."""
     loop = asyncio.get_running_loop()
     arrivals = Arrivals(loop)
     descriptor = signal.set_wakeup_fd(-1)

@@ -1,9 +1,9 @@
-"""Runs functions in threads, so that the event loop never waits for the start of a thread.
+"""Runs functions in threads, so that the event loop never waits for a thread to start.
 
 `threading.Thread.start` waits until the new thread runs. If the new thread has no memory for its
-first call, it ends at once without a report, and Python 3.11 waits for ever. So this module starts
-a thread without waiting. A task that waits for the result of a thread checks the thread regularly.
-So the task also notices the end of a thread that had no memory to report its end.
+first call, it ends immediately, without a report, and Python 3.11 waits for ever. So this module
+starts a thread without waiting. A task that waits for the result of a thread checks the thread
+regularly. So the task also notices if a thread has ended but had no memory to report this.
 
 This is the only place in the daemon that starts threads. It starts one thread for each function. A
 new thread takes 60 µs more processor time than an idle thread that is woken, but the module needs
@@ -198,7 +198,7 @@ _run: Final = with_room_for_frames(_run_to_the_end)
 def _forget_thread() -> None:
     """Remove the entry for this thread in `threading`, if `current_thread` has made one.
 
-    Logging calls `current_thread`. Before Python 3.13, `threading` keeps the entry after the end of
-    the thread.
+    Logging calls `current_thread`. Before Python 3.13, `threading` keeps the entry after the thread
+    has ended.
     """
     threading._active.pop(threading.get_ident(), None)  # type: ignore[attr-defined]  # pyright: ignore

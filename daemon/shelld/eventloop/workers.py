@@ -1,8 +1,8 @@
 """Keeps a pool of idle tasks.
 
-The start of a task costs five times as much as waking an idle task. With a new task for each job,
-the command `true` takes 1.08 times as long, and a `ping` request takes 1.28 times as long. So a
-task that has done its job waits for the next job, unless `MAX_IDLE` other tasks already wait.
+Starting a task costs five times as much as waking an idle task. With a new task for each job, the
+command `true` takes 1.08 times as long, and a `ping` request takes 1.28 times as long. So a task
+that has done its job waits for the next job, unless `MAX_IDLE` other tasks already wait.
 
 Invariants:
 

@@ -1,10 +1,9 @@
 """Selects the lines that a pattern matches, with engines that cannot block the daemon.
 
-RE2 gets each pattern first, because its time is linear in the text. The patterns that RE2 refuses
-(lookaround, backreferences and other syntax that needs backtracking) go to Python's `re`, in a
-helper process that is killed when its time is up. RE2 also runs in the helper process if it could
-take long. This is the case with a large pattern, or with a long line and a pattern that is not
-small.
+RE2 gets each pattern first, because it takes time that is linear in the text. RE2 refuses
+lookaround, backreferences and other syntax that needs backtracking. Such patterns go to Python's
+`re`, in a helper process that is killed when its time is up. RE2 also runs in the helper process if
+it could take long: with a large pattern, or with a long line and a medium-sized pattern.
 """
 
 from __future__ import annotations
@@ -160,7 +159,7 @@ class _LiteralFilter:
         self._word = word
 
     def renew(self) -> None:
-        """Do nothing, because the time of a literal search is not limited."""
+        """Do nothing, because a literal search has no time limit."""
 
     async def lines(self, text: str) -> str:
         word = self._word

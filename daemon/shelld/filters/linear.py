@@ -18,9 +18,9 @@ from typing import Any, Final, cast
 # shelld documents it.
 MAX_PATTERN_MEMORY_BYTES: Final = 8 * 1024 * 1024
 
-# Syntax that may match differently in one line and in a text of many lines. This is \A and \z (the
-# ends of the text), flags that are switched off, and \C (a byte). It is also \Q, because quoted
-# text could hide such syntax.
+# Syntax that may match differently in one line and in a text of many lines: \A and \z (the ends of
+# the text), \C (a byte), and flags that are switched off. \Q is included, because quoted text could
+# hide such syntax.
 _TELLS_TEXT_FROM_LINE: Final = re.compile(r"\\[AzQC]|\(\?[A-Za-z]*-")
 
 

@@ -19,22 +19,22 @@ from shelld.process.faults import shortage
 from shelld_protocol.errors import RpcError, invalid_params, resource_exhausted
 from shelld_protocol.structs import FilterEngine
 
-# The time limit for all texts together that are matched between two calls of `renew`. For the
-# largest read, a pattern without catastrophic backtracking needs a tenth of this time.
+# The time limit for matching all texts between two calls of `renew`. For the largest read, a
+# pattern without catastrophic backtracking needs a tenth of this time.
 TIME_BUDGET_S: Final = 2.0
-# The time limit for the start of the helper process and for compiling the pattern. It is long,
-# because many interpreters may start at the same time.
+# The time limit for starting the helper process and compiling the pattern. It is long, because many
+# interpreters may start at the same time.
 START_TIMEOUT_S: Final = 10.0
-# The memory limit of the helper process. It has room for the decoded text of the largest read, and
-# for the lines that match in this text.
+# The memory limit of the helper process. The decoded text of the largest read fits into it,
+# together with the matching lines of this text.
 MEMORY_BYTES: Final = 256 * 1024 * 1024
 
 _PROGRAM: Final = Path(__file__).with_name("main.py")
 
 
 class FilterProcess:
-    """Is a `LineFilter` after the call of `compile` and before the call of `close`. `compile` sets
-    `engine`.
+    """A filter in a helper process. Between `compile` and `close`, it is a `LineFilter`. `compile`
+    sets `engine`.
 
     Raises `RpcError` (resource_exhausted) if no process can start.
     """

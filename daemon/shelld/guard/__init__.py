@@ -30,7 +30,8 @@ DANGEROUS_PATTERNS: Final = (
     "chown -R * /",
 )
 
-# The guard follows the state of a large session in chunks of at most this size and this many parts.
+# The guard follows the state of a large session in chunks. A chunk has at most this many characters
+# and at most this many parts.
 CHUNK_CHARACTERS: Final = 32 * 1024
 CHUNK_PARTS: Final = 1_000
 
@@ -41,10 +42,10 @@ class StartState(Struct, frozen=True):
     `env` is the environment of the shell. `script` sets the rest of the shell's state: other
     variables, functions, aliases, and the directory stack. `stdin` is the input of the command, or
     None if unknown. `home` is the home directory of the user, or None if unknown. The guard uses
-    `home` only if `env` has no HOME. `functions` names the functions that the shell exports to
-    the commands that it starts. `parts` are scripts that run before `script`. A state
-    that is larger than one chunk must have parts, or the guard cannot follow all of it. The value
-    of a variable whose part the guard cannot follow is unknown.
+    `home` only if `env` has no HOME. `functions` names the functions that the shell exports to the
+    commands that it starts. `parts` are scripts that run before `script`. A state that is larger
+    than one chunk must have parts, or the guard cannot follow all of it. If the guard cannot follow
+    a part, the variables that this part sets are unknown.
     """
 
     cwd: str

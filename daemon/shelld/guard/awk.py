@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from shelld.guard.shell import Shell
 
 # The guard searches at most this many characters and at most this many statements of a program. It
-# tries at most this many lines of the program's input.
+# follows the program for at most this many lines of input.
 _MAX_PROGRAM: Final = 16 * 1024
 _MAX_STATEMENTS: Final = 64
 _MAX_LINES: Final = 4

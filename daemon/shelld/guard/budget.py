@@ -12,17 +12,17 @@ from shelld.guard.verdict import MAX_SEGMENT, Finding
 
 MAX_TRACE: Final = 200
 MAX_STEPS: Final = 3_000
-# The guard can process this many characters in the time of one step, which is about ten
+# The guard can process this many characters in the time that one step takes, about ten
 # microseconds.
 CHARACTERS_PER_STEP: Final = 1_000
 MAX_SECONDS: Final = 0.25
-# The maximum time for parsing one script. If parsing takes longer, the guard stops the parser, and
-# finds commands without it in the time that is left of `MAX_SECONDS`. Parsing a valid script takes
+# The maximum time for parsing one script. If parsing takes longer, the guard stops the parser. It
+# then finds commands without the parser, in the rest of `MAX_SECONDS`. Parsing a valid script takes
 # about a tenth of `MAX_PARSE_SECONDS`.
 MAX_PARSE_SECONDS: Final = 0.1
 MAX_PARSE_SECONDS_AT_ONCE: Final = 0.01
 # The guard reads the clock once for each group of this many steps. Reading the clock takes a tenth
-# of the time of a step.
+# as long as a step.
 _STEPS_PER_LOOK: Final = 16
 MAX_DEPTH: Final = 72
 

@@ -118,12 +118,12 @@ def only_starts(body: Node) -> bool:
     return statements > 0
 
 
-# Builtins that end at once. They do not wait, and do not leave a loop.
+# Builtins that end immediately. They do not wait, and do not leave a loop.
 _INSTANT: Final = frozenset({":", "true", "echo", "printf", "disown", "let", "export", "local"})
 
 
 def _is_instant(node: Node) -> bool:
-    """Return whether a statement ends at once, and does not leave the loop that contains it."""
+    """Return whether a statement ends immediately, and does not leave the loop that contains it."""
     if node.type == "variable_assignment":
         return b"$(" not in node.text and b"`" not in node.text
     name = text_of(node.named_children[0]) if node.named_children else ""

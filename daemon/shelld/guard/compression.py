@@ -63,10 +63,10 @@ def _compressed(data: bytes) -> bytes:
 
 
 def _packer(*, decompresses: bool = False) -> Output:
-    """Return the function that computes the output of a program that compresses.
+    """Return a function that computes the output of a compression program.
 
-    If `decompresses` is true, the program decompresses. Compressed data always has the format of
-    gzip(1), even if the program is bzip2(1) or xz(1). This is enough, because only the
+    If `decompresses` is true, the program decompresses its input. Compressed data always has the
+    format of gzip(1), even if the program is bzip2(1) or xz(1). This is enough, because only the
     decompressing functions of this module read the data.
     """
 

@@ -1,7 +1,7 @@
-"""Handles programs that run a command in a container. The command may see files of the host.
+"""Handles programs that run a command in a container.
 
-A command that sees no files of the host is harmless. Each handler takes the shell, the arguments
-and stdin.
+If the command sees no files of the host, the command is harmless. Each handler takes the shell, the
+arguments and stdin.
 """
 
 from __future__ import annotations

@@ -19,8 +19,8 @@ from shelld.guard.words import calculated, expand_text, expand_word
 
 Node = Any
 
-# In a test, bash evaluates the subscript of a name after -v, and both sides of a comparison of
-# numbers. These patterns do not backtrack, because the text may be long.
+# In a test, bash evaluates the subscript of a name after -v, and both sides of a numeric
+# comparison. These patterns do not backtrack, because the text may be long.
 _NAMED: Final = re.compile(r"-v\s++('[^']*+'|\"[^\"]*+\"|\S++)")
 _SUBSCRIPT: Final = re.compile(r"\w++\[(.*)\]", re.S)
 _OPERAND: Final = r"'[^']*+'|\"[^\"]*+\"|\S++"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-# The number consists of the digit 1, and of three digits for each character of the name.
+# The number is the digit 1, followed by three digits for each character of the name.
 _NUMBERED: Final = re.compile(r"1((?:\d{3})+)")
 
 

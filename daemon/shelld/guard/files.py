@@ -105,8 +105,8 @@ class Files(Shell):
         try:
             calls = callees.calls_of(parse.parse(plain(text), self.budget.parse_seconds))
         except parse.TooSlow:
-            # Report nothing here. When the guard follows the script, it reports that the time runs
-            # out.
+            # Report nothing here. The guard will also run out of time when it follows the script,
+            # and will report that.
             return
         calls = [
             each._replace(name=normalized(each.name, self.cwd)) if "/" in each.name else each

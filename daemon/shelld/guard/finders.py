@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 # The guard follows at most this many start directories.
 _MAX_ITEMS: Final = 32
-# Maps each part of a find(1) expression that excludes few files to the number of its arguments.
+# The words of a find(1) expression that exclude no files or only a few. The values say how many
+# arguments each word has.
 _WIDE_TESTS: Final = {
     "-depth": 0,
     "-d": 0,
@@ -55,7 +56,7 @@ _WIDE_TESTS: Final = {
 
 
 def _is_wide(expression: Sequence[str]) -> bool:
-    """Return whether each test in a find(1) expression excludes only few files."""
+    """Return whether none of the tests in a find(1) expression excludes many files."""
     index = 0
     while index < len(expression):
         word = expression[index]

@@ -22,7 +22,7 @@ MAX_CHARACTERS_AT_ONCE: Final = 4 * 1024
 MAX_STEPS_AT_ONCE: Final = 400
 # The guard caches at most this many shells, one for each session script.
 _MAX_SHELLS: Final = 32
-# The maximum length of the scripts of all cached shells together. A shell takes about four times as
+# The maximum total length of the scripts of all cached shells. A shell takes about four times as
 # much memory as its scripts. The guard always caches the newest shell.
 _MAX_CACHED_CHARACTERS: Final = 8 * 1024 * 1024
 # The maximum number of chunks that the guard follows. A chunk usually takes less than a
@@ -31,8 +31,8 @@ _MAX_CHUNKS: Final = 32
 
 # Bash sets these variables when it starts, even if the environment has other values.
 _INITIAL: Final = {"IFS": " \t\n"}
-# Matches a script that gives a value to a variable. Does not match a nameref, an exported variable,
-# whose value is in the environment, or an empty array.
+# Matches a script that gives a value to a variable. Matches no nameref and no empty array. Also
+# matches no exported variable, because its value is in the environment.
 _SETS_VARIABLE: Final = re.compile(
     r"(?:unset -v \w+; |\{ )?(?:declare -[^\snx]+ )?([A-Za-z_]\w*)=(?!\(\)\s)"
 )

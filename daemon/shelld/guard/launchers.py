@@ -56,7 +56,7 @@ def _xargs(shell: Shell, arguments: Sequence[str], stdin: str) -> str:
     if separator is not None and UNKNOWN not in stdin:
         items = [item for item in stdin.split(separator) if item]
     else:
-        # The guard's output for find(1) consists of lines, even with ``-print0``.
+        # The output that the guard computes for find(1) consists of lines, even with ``-print0``.
         items = [_unquoted(each) for each in (_LINE if replaced else _ITEM).findall(stdin)]
     items = _followed(shell, items)
     child = shell.copy()
@@ -122,7 +122,7 @@ def _parallel(shell: Shell, arguments: Sequence[str], stdin: str) -> str:
         index = rest.index("::::")
         rest, files = rest[:index], rest[index + 1 :]
         stdin = "\n".join(shell.content_of(each, stdin) for each in files)
-    # The guard's output for find(1) consists of lines, even with ``-print0``.
+    # The output that the guard computes for find(1) consists of lines, even with ``-print0``.
     items = [item for item in re.split(f"[\n{separator}]", stdin) if item]
     shell.is_for_each = UNKNOWN in items
     if any(name in ("pipe", "spreadstdin") for name, _ in options):

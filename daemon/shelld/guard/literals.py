@@ -1,8 +1,8 @@
 """Rewrites the strings in code as plain literals, which `interpreters` finds. Pure.
 
 The module knows the triple quotes of Python, ``q(...)`` of Perl and Ruby, and ``[[...]]`` of Lua.
-It also puts literals in place of the arguments of a program, of variables that are set once, and of
-the lines that ``perl -n`` reads.
+It also replaces some expressions by literals: the arguments of a program, variables that are set
+once, and the lines that ``perl -n`` reads.
 """
 
 from __future__ import annotations

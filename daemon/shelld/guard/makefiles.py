@@ -8,8 +8,8 @@ from typing import Final
 from shelld.guard.markers import UNKNOWN
 
 _SET: Final = re.compile(r"^(?:export[ \t]++)?([A-Za-z_]\w*+)[ \t]*+[:?]{0,3}=[ \t]*+(.*)$", re.M)
-# Matches a dollar for the shell (``$$``), a variable of the makefile, or a variable such as ``$@``
-# and ``$<``, which stands for the target or the sources of a rule.
+# Matches a dollar for the shell (``$$``), a variable of the makefile, or an automatic variable such
+# as ``$@`` and ``$<``. Automatic variables stand for the target or the sources of a rule.
 _USED: Final = re.compile(r"\$\$|\$[({]([A-Za-z_]\w*+)[)}]|\$(?:[@<^+*?%]|\([@<^+*?%][DF]?\))")
 # The maximum length of a chain of variables that refer to each other.
 _MAX_NESTED: Final = 4
@@ -21,8 +21,8 @@ _MAX_VALUE: Final = 256
 def with_variables(makefile: str) -> str:
     """Return a makefile in which values replace its variables.
 
-    If the makefile does not set a variable, the result has the variable in the syntax of the shell,
-    because its value may come from the environment.
+    A variable that the makefile does not set may come from the environment. So the result refers to
+    this variable in shell syntax.
     """
     values = {
         match[1]: match[2] if len(match[2]) <= _MAX_VALUE else UNKNOWN

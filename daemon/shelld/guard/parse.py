@@ -21,10 +21,9 @@ Node = Any
 # The limit in bytes for a short text. The parser takes at most a few milliseconds for a short text.
 _MAX_SHORT: Final = 1024
 
-# The memory in bytes that must be free to parse a text. It is `_LEAST_MEMORY`, and in addition
-# `_MEMORY_PER_BYTE` for each byte of the text. In tests, no text needed more than half of
-# `_MEMORY_PER_BYTE` for each byte. No text needs more than `_MAX_MEMORY`, because the time for
-# parsing is limited.
+# To parse a text, `_LEAST_MEMORY` bytes must be free, and `_MEMORY_PER_BYTE` more for each byte of
+# the text. In tests, no text needed more than half of `_MEMORY_PER_BYTE` for each byte. No text
+# needs more than `_MAX_MEMORY`, because the time for parsing is limited.
 _LEAST_MEMORY: Final = 256 * 1024
 _MEMORY_PER_BYTE: Final = 512
 _MAX_MEMORY: Final = 256 * 1024 * 1024
@@ -103,7 +102,7 @@ def parse(text: str, seconds: float = math.inf) -> Node:
 
 
 class Reading:
-    """The callbacks of the parser while it reads a long text.
+    """The callbacks through which the parser reads a long text.
 
     The parser crashes if a callback raises an exception. So a callback stores the exception in
     `error`, and tells the parser that the text ends.
@@ -137,8 +136,8 @@ def _require_memory_for(length: int) -> None:
     """
     size = min(_LEAST_MEMORY + _MEMORY_PER_BYTE * length, _MAX_MEMORY)
     try:
-        # Allocate the memory only as a check, and free it at once. Other threads can hardly take
-        # this memory before the parser does, because they wait while the parser runs.
+        # Allocate the memory only as a check, and free it immediately. Other threads can hardly
+        # take this memory before the parser does, because they wait while the parser runs.
         mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS).close()
     except OSError as error:
         raise MemoryError from error

@@ -90,7 +90,7 @@ def _line(shell: Shell, values: dict[str, str], text: str) -> str | None:
 
 def _delimiter(values: dict[str, str], text: str) -> str:
     delimiter = values["d"][:1] or "\0" if "d" in values else "\n"
-    # The guard's output for ``find -print0`` consists of lines.
+    # The output that the guard computes for ``find -print0`` consists of lines.
     return "\n" if delimiter == "\0" and delimiter not in text and UNKNOWN in text else delimiter
 
 

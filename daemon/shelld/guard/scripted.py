@@ -47,8 +47,8 @@ KNOWN: Final = frozenset(
 )
 # These programs get a command as arguments, and run it.
 _STARTERS: Final = frozenset({*SHELLS, *WRAPPERS})
-# These programs run a command that follows some of their subcommands. The guard may not know all
-# these subcommands.
+# Some subcommands of these programs run the command that follows them. The guard may not know all
+# of these subcommands.
 _WITH_SUBCOMMANDS: Final = frozenset(
     name for name, line in {**WRAPPERS, **EVERYDAY_WRAPPERS}.items() if "sub:" in line
 ) - {"git", "npm", "pnpm", "yarn", "bun", "deno"}
@@ -93,7 +93,7 @@ class Scripted(Files):
         self.budget.unresolved = before
 
     def _speaker(self, program: str, arguments: Sequence[str], stdin: str) -> None:
-        """Follow the commands in the text that a program gets in its own language."""
+        """Follow the commands in the text that a speaker gets in its own language."""
         self.spend((len(stdin) + sum(map(len, arguments))) * _SEARCHING)
         shell = self.copy()
         for directory in directories_of(program, arguments):

@@ -38,11 +38,11 @@ class Streams(abc.ABC):
         # The file to which ``exec`` has redirected the output, None if there is none. A copy of the
         # shell does not inherit this file.
         self.output: str | None = None
-        # The input from which a command has read most recently, and the number of characters that
-        # commands have read from this input.
+        # The input that a command has read most recently, and how many of its characters have been
+        # read.
         self._consumed = ("", 0)
-        # The number of times that commands have read from a known input, and whether the latest
-        # read has left some of the input.
+        # How often commands have read from a known input, and whether the latest read has left some
+        # of the input.
         self.reads, self.has_more = 0, False
 
     @abc.abstractmethod

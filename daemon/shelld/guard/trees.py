@@ -43,8 +43,8 @@ _PROGRAMS: Final = {
 _OWNER: Final = re.compile(r"\b(\w+)\.\Z")
 _MAX_OWNER: Final = 40
 _METHODS: Final = frozenset({"unlink", "rmdir", "chmod", "lchmod"})
-# With one of these words, code chooses among the files, and the guard does not know which files it
-# chooses.
+# If code contains one of these words, it chooses among the files, and the guard does not know which
+# files.
 _CHOOSES: Final = r"\b(?:if|unless|continue|next|match|case)\b"
 # Perl has ``unlink glob "/*"`` and ``unlink </*>``, which remove files without a loop.
 _UNLINKED: Final = (

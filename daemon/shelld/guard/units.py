@@ -13,7 +13,7 @@ from typing import Final
 
 from shelld.guard.ends import Ends
 
-# The limits for the brace expansion of one word. They are the number of fields, and the number of
+# The brace expansion of one word may have at most this many fields, and at most this many
 # characters in all fields together.
 MAX_FIELDS: Final = 1024
 _MAX_CHARACTERS: Final = 256 * 1024

@@ -30,8 +30,8 @@ _NAMING: Final = frozenset({"for", "select", "function", "coproc"})
 _COMPOUND: Final = frozenset({"{", "if", "while", "until", "for", "select", "case", "[["})
 # The parser does not know ``!`` before these commands.
 _NOT_NEGATED: Final = (_COMPOUND | _NAMING) - {"[["}
-# The constructs that can be open in a script. They are parentheses around commands, around the
-# words of a pattern, or around the words of an array, and the parts of ``case``.
+# The constructs that can be open in a script: parentheses around commands, a pattern or an array,
+# and the parts of ``case``.
 _COMMANDS, _WORDS, _ARRAY, _SUBJECT, _IN, _PATTERN, _BODY = range(7)
 _CASE: Final = frozenset({_SUBJECT, _IN, _PATTERN, _BODY})
 

@@ -31,7 +31,7 @@ from shelld.guard.units import (
 # `UNKNOWN`. The guard parses only scripts up to the same length (`MAX_PARSED`). So a word in a
 # parsed script is never too long, and the guard follows its substitutions.
 MAX_WORD: Final = 64 * 1024
-# The maximum number of characters of all values in a word together. Values beyond this limit become
+# The maximum total length of all values in a word, in characters. Values beyond this limit become
 # `UNKNOWN`.
 MAX_EXPANDED: Final = 256 * 1024
 # A value of at most this many characters does not count towards any limit.

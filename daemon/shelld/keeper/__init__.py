@@ -45,11 +45,12 @@ daemon -> runner
                                      sent. With `has_terminal`, the first three descriptors are one
                                      terminal, which becomes the controlling terminal of the
                                      command. `restrictions` is None, or the members of
-                                     `start.Restrictions`, but with the number of handles in place
-                                     of `handles`. The handles are the last descriptors of the
+                                     `start.Restrictions`. In place of `handles`, it has the number
+                                     of handles. The handles are the last descriptors of the
                                      message.
     ``(KILL, signal, grace_ms)``     signal the tree, and SIGKILL it after the grace. If `signal` is
-                                     None, send SIGTERM, unless the command has already got SIGTERM.
+                                     None, send SIGTERM, or no signal if the command has already
+                                     got SIGTERM.
 
 runner -> daemon
     ``(READY, runner_pid, subreaper, cgroup)``
@@ -79,10 +80,10 @@ keeper -> daemon, on the socket of a runner that has died
 A runner reads end of file on its socket if the daemon is gone or has given up the command. Then the
 runner kills the tree and ends. If the runner has not started the command before it reads this end
 of file, the command never starts. After end of file on its own socket, the keeper ends once its
-last runner has ended. Until then, a keeper that is a subreaper kills each runner that cannot end,
-with all processes that this runner has started. If the daemon reads end of file on the socket of a
-runner and has not received EMPTY, the keeper is also gone, could not fork, or cannot know which
-processes the runner left.
+last runner has ended. Until then, if the keeper is a subreaper, it kills each runner that cannot
+end, and all processes that this runner has started. If the daemon reads end of file on the socket
+of a runner and has not received EMPTY, the keeper is also gone, could not fork, or cannot know
+which processes the runner left.
 
 Failures
 --------
@@ -101,12 +102,15 @@ runner      Catches only errors that it expects. Any other error ends the runner
             it has just reaped bash, it first reports the end of bash.
 keeper      Catches every error within one turn of its loop, and checks all its children again. It
             records a dead runner as lost before it does anything else, so it never forgets a dead
-            runner. The keeper ends with an error in three cases only: it fails `_MAX_FAILURES`
-            times in a row; it cannot list the processes that it must kill, but the daemon can; or a
-            command has changed the keeper's limits or priority, and the daemon can adopt the
-            runners. Then the daemon adopts the runners, kills the other processes, and starts
-            another keeper. No command is lost. If the daemon cannot adopt the runners, a keeper
-            with changed limits or priority closes its channel, and ends after its last runner. The
+            runner. The keeper ends with an error in three cases only:
+
+            * It fails `_MAX_FAILURES` times in a row.
+            * It cannot list the processes that it must kill, but the daemon can.
+            * A command has changed its limits or priority, and the daemon can adopt the runners.
+
+            Then the daemon adopts the runners, kills the other processes, and starts another
+            keeper. No command is lost. If the daemon cannot adopt the runners, a keeper with
+            changed limits or priority closes its channel, and ends after its last runner. The
             daemon starts another keeper for the next commands.
 `pool`      Only `prepare` and `acquire` raise OSError. The error concerns only the command
             that needs the runner.

@@ -1,7 +1,7 @@
 """Sends marshalled tuples and descriptors over a stream socket.
 
-The format of `marshal` fits, because both ends are parts of one program, run under the same Python,
-and are on one machine. `marshal` is built in and fast.
+`marshal` is a suitable format, because both ends are parts of one program, run under the same
+Python, and are on one machine. `marshal` is built in and fast.
 
 A frame is a 4-byte length and the marshalled tuple. A tuple of more than `INLINE_BYTES` travels as
 a temporary file, so that a send never waits for the reader. Descriptors belong to the frame with
@@ -109,9 +109,9 @@ class Channel:
         self._socket = sock
         self._buffer = bytearray()
         self._descriptors: list[int] = []
-        # The state of a call of `receive` that has failed for lack of memory: the result of its
-        # read, the messages that it had completed, and whether the buffer may hold more messages.
-        # The next call continues with this state.
+        # If `receive` fails for lack of memory, the next call continues where this one has stopped.
+        # It needs the result of the read, the messages that were already complete, and whether the
+        # buffer may hold more messages.
         self._read: _Read | None = None
         self._messages: list[tuple[Message, list[int]]] = []
         self._is_behind = False
@@ -122,10 +122,10 @@ class Channel:
     def pair(cls) -> tuple[Self, socket.socket]:
         """Return the daemon's end, which never blocks, and the socket for the other process.
 
-        If this process is killed, the kernel closes its descriptors from the highest number down,
-        and waits for ever at a pipe whose lock a command holds. The daemon's end has a high number,
-        so it is closed before any such pipe. Then the other process reads end of file, and kills
-        the command.
+        If this process is killed, the kernel closes its descriptors from the highest number down.
+        At a pipe whose lock a command holds, the kernel waits for ever. The daemon's end has a high
+        number, so it is closed before any such pipe. Then the other process reads end of file, and
+        kills the command.
         """
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
@@ -232,12 +232,13 @@ class Channel:
     def _complete(self, messages: list[tuple[Message, list[int]]]) -> None:
         """Change the messages before `receive` returns them.
 
-        If this raises MemoryError, the next call of `receive` calls this again with the same list.
+        If this method raises MemoryError, the next call of `receive` calls it again with the same
+        list.
         """
 
     def _with_received(self, ancillary: list[tuple[int, int, bytes]]) -> list[int]:
-        """Return the descriptors that are not assigned to a message yet: the descriptors of earlier
-        reads, and the descriptors of this read.
+        """Return the descriptors of earlier reads and of this read that are not assigned to a
+        message yet.
         """
         descriptors = self._descriptors.copy()
         for level, kind, content in ancillary:

@@ -23,9 +23,9 @@ _LIMITS: Final = sorted(
 
 
 def environment() -> dict[bytes, bytes]:
-    """Return the environment of this process, without an entry that has no name.
+    """Return the environment of this process, without entries that have no name.
 
-    Bash also skips such an entry. Python could not start a program with it.
+    Python cannot start a program with such an entry. Bash also skips it.
     """
     return {name: value for name, value in os.environb.items() if name}
 

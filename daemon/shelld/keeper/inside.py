@@ -6,11 +6,11 @@ keeper. Commands run as the same user and see the keeper and its runners. But no
 these processes, or read their memory or their descriptors. So no command can send messages to the
 daemon in the name of a runner.
 
-The keeper first sends ``(ENTERED,)`` with descriptors of the directory for shelld's own files and
-of /dev/null. If the sandbox has a proxy, the message also has a descriptor of the socket at which
-commands reach the proxy. Before this message, no command has run in the sandbox. If the keeper
-cannot protect itself, it ends and sends no message. The keeper is the first process of its
-namespace, so no command can kill it.
+The keeper first sends ``(ENTERED,)``. This message has two descriptors: one of the directory for
+shelld's own files, and one of /dev/null. If the sandbox has a proxy, the message also has a
+descriptor of the socket at which commands reach the proxy. Before this message, no command has run
+in the sandbox. If the keeper cannot protect itself, it ends and sends no message. The keeper is the
+first process of its namespace, so no command can kill it.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ _OWN: Final = ("/dev", "/proc")
 def main(
     file_limit: str, mechanism: str, directory: str, private: str, network: str, *writable: str
 ) -> None:
-    """Serve the socket with descriptor 3. `private` is the directory of shelld's own files.
-    `network` is "shared" if the sandbox shares the network of the machine, or else the port of the
-    proxy, or "0" for no proxy. `writable` are the paths to which commands can write.
+    """Serve the socket with descriptor 3. `private` is the directory of shelld's own files. If the
+    sandbox shares the network of the machine, `network` is "shared". Otherwise, it is the port of
+    the proxy, or "0" if there is no proxy. `writable` are the paths to which commands can write.
 
     If the descriptor `_TERMINALS` is open, it is the directory of the terminals that commands get.
     """

@@ -58,7 +58,7 @@ _MAX_FAILURES: Final = 100
 # The highest descriptor that the keeper closes at its start. closerange(3) may close descriptors
 # one by one, so a limit of millions could take seconds.
 _MAX_INHERITED: Final = 65_536
-# The time between two checks for runners that do not end, once the daemon is gone.
+# Once the daemon is gone, the keeper checks at this interval for runners that do not end.
 _GIVE_UP_INTERVAL_S: Final = 2 * KILL_DEADLINE_MS / 1000
 
 
@@ -211,9 +211,9 @@ class Keeper:
         try:
             messages = self._channel.receive()
         finally:
-            # Close the channel when it has ended. Also close it after an error, because after an
-            # error it is unknown how much of the channel was read. After an error, the daemon
-            # starts another keeper.
+            # Close the channel when it has ended, and also after an error. After an error, this
+            # keeper does not know how much of the channel it has read. The daemon then starts
+            # another keeper.
             if messages is None:
                 self._stop_listening()
         for message, descriptors in messages or ():

@@ -13,8 +13,8 @@ from typing import Final
 from shelld.keeper.channel import KILL_DEADLINE_MS
 from shelld.keeper.tree import Spared, kill_descendants
 
-# The pause between two rounds of SIGKILL, because killed processes need a moment until they are
-# dead and reaped.
+# The pause between two rounds of SIGKILL. Killed processes need a moment until they are dead and
+# reaped.
 KILL_INTERVAL_MS: Final = 2
 # The pause between two rounds after the deadline. It is longer, because survivors wait for a disk
 # or belong to another user.

@@ -1,8 +1,8 @@
 """Starts the keeper for the daemon, hands out the keeper's runners, and takes the runners back.
 
 The pool owns the keeper process and the channels of idle runners. An acquired channel belongs to
-the shell for which it was acquired. Every call is synchronous, so no other task can run between the
-acquisition of a runner and the start of its command.
+the shell for which it was acquired. Every call is synchronous, so no other task can run after a
+runner was acquired and before its command starts.
 
 Only `prepare` and `acquire` raise OSError. The error concerns only one command, because the next
 command tries all steps again.
@@ -69,8 +69,8 @@ class RunnerPool:
         self._keeper_started_at = 0.0
         self._short_lives = 0
         self._idle = IdleRunners()
-        # The children of this process that it has not started or no longer uses: runners whose
-        # keeper was killed, and keepers that no longer listen.
+        # Children that this process has adopted or no longer uses: runners whose keeper was killed,
+        # and keepers that no longer listen.
         self._adopted: set[int] = set()
         # The pids of the replaced keepers. Each pid is also the session of the keeper's runners.
         self._replaced: set[int] = set()
@@ -215,7 +215,7 @@ class RunnerPool:
     def _continue_runners_without_keeper(self) -> None:
         """Continue the runners that have lost their keeper.
 
-        Otherwise a stopped runner would not see the end of its channel.
+        Otherwise a stopped runner would not see that its channel has ended.
         """
         if self.adopts or not (self._replaced or self._keeper_is_gone()):
             return
@@ -232,7 +232,8 @@ class RunnerPool:
                 os.kill(self._keeper_pid, signal.SIGCONT)
 
     def is_dying(self, runner: int | None) -> bool:
-        """Return whether a runner whose socket has ended, or its keeper, still runs.
+        """After the socket of a runner has ended, return whether the runner or its keeper still
+        runs.
 
         Until both have ended, the runner's processes are not children of this process.
         """
@@ -384,13 +385,13 @@ class RunnerPool:
         return channel
 
     def _other_keeper(self, silent: Channel) -> Channel:
-        """Return the channel of a new keeper, which replaces the keeper that does not listen on
-        `silent`.
+        """Replace the keeper that does not listen on `silent`. Return the channel of the new
+        keeper.
         """
         if self.adopts:
             self._reap()
         if self._keeper is silent and self._keeper_pid is not None:
-            # The old keeper has not ended yet. It ends at once if it was killed, and otherwise
+            # The old keeper has not ended yet. It ends immediately if it was killed, and otherwise
             # together with its last runner.
             self._adopted.add(self._keeper_pid)
             self._replace_keeper()
@@ -430,7 +431,7 @@ class RunnerPool:
         return channel
 
     def _forget_keeper(self) -> None:
-        """Close the keeper's channel, which ends the keeper, and reap it if it ends in time."""
+        """Close the keeper's channel, so that the keeper ends; reap it if it ends in time."""
         if self._keeper is not None:
             self._keeper.close()
             self._keeper = None

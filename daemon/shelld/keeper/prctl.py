@@ -19,10 +19,10 @@ def become_subreaper() -> bool:
 def continue_when_parent_ends() -> None:
     """Make the kernel send SIGCONT to this process whenever its parent, or a later parent, ends.
 
-    If a command has stopped this process, a living parent continues it. After the end of the
-    parent, the signal from the kernel continues this process. Forks do not inherit this setting.
-    The kernel also sends the signal when only the thread that forked this process ends. Such a
-    signal is harmless, because SIGCONT has no effect on a process that is not stopped.
+    If a command has stopped this process, a living parent continues it. After the parent has ended,
+    the signal from the kernel continues this process. Forks do not inherit this setting. The kernel
+    also sends the signal when only the thread that forked this process ends. Such a signal is
+    harmless, because SIGCONT has no effect on a process that is not stopped.
     """
     _prctl(_PR_SET_PDEATHSIG, signal.SIGCONT)
 

@@ -67,7 +67,7 @@ def _processes_by_ps() -> dict[int, ProcessInfo]:
 def read_file(path: str) -> bytes:
     """Return the content of a file of /proc. Raises OSError."""
     # Use no file object, because a read would then take longer, and a process could fork and escape
-    # meanwhile.
+    # during the read.
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         content = b""
@@ -97,7 +97,7 @@ def stat_fields(pid: int) -> list[bytes]:
 
 
 def fields_of(stat: bytes) -> list[bytes]:
-    """Return the fields that `stat_fields` returns, from the content of the file."""
+    """Return what `stat_fields` returns, given the content of the file."""
     # The name is in parentheses and may contain anything; the last parenthesis ends it.
     return stat.rpartition(b")")[2].split()
 

@@ -1,4 +1,4 @@
-"""Runs a runner, which starts one command at a time and proves that no process of it is left.
+"""Runs a runner, which starts one command at a time and proves that none of its processes is left.
 
 A runner owns the process tree of its command. It never reads output, because the daemon owns the
 pipes. It never decides when to kill: it kills on an order, or when the daemon ends. It has one
@@ -64,8 +64,8 @@ from shelld.keeper.tree import Descendants, SessionMembers
 OOM_SCORE_ADJUSTMENT: Final = 500
 
 _WAKE_BYTES: Final = 4_096
-# After these errors, the same command would start if there were more memory, processes or
-# descriptors.
+# These errors mean a shortage of memory, processes or descriptors. Without the shortage, the same
+# command would start.
 _SHORTAGES: Final = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 _BASH_ERRORS: Final = (errno.ENOENT, errno.EACCES, errno.ENOEXEC, errno.ENOTDIR, errno.ELOOP)
 
@@ -174,11 +174,11 @@ class Runner:
                 self._escalate(self._kill_at)
         if os.getppid() == self._keeper_pid:
             # Perhaps a command has stopped the keeper. The keeper must continue, so that it sees
-            # the end of this runner and can end.
+            # that this runner has ended, and can end itself.
             with contextlib.suppress(OSError):
                 os.kill(self._keeper_pid, signal.SIGCONT)
         elif self._cgroup is not None:
-            # The keeper is gone, so it cannot remove the cgroup after the end of this process.
+            # The keeper is gone, so it cannot remove the cgroup after this process has ended.
             self._cgroup.leave()
             self._cgroup.remove()
 
@@ -335,7 +335,7 @@ class Runner:
             return number, "bash" if number in _BASH_ERRORS else "exec"
         except ValueError:
             # A string contains a NUL, or the name of a variable contains "=". The daemon checks for
-            # both. The runner must survive such strings even so.
+            # both. The runner must still survive such strings.
             return errno.EINVAL, "exec"
         return None
 
@@ -373,8 +373,8 @@ class Runner:
             self._limits.restore()
             leftover = self._tree.remaining(childless=childless)
         if leftover is None:
-            # Report the command's end first. After the end of this runner, the keeper kills the
-            # leftover processes and reports their end.
+            # Report the command's end first. When this runner has ended, the keeper kills the
+            # leftover processes and reports that they have ended.
             if exited is not None:
                 self._send((*exited, None, False))
             raise RunnerError
@@ -405,9 +405,9 @@ class Runner:
     def _kill(self, number: int | None, grace_ms: int) -> None:
         """Signal the tree now, and kill it after the grace.
 
-        If `number` is None, the signal is SIGTERM, unless the command has already got SIGTERM. The
-        end of a call and the stop of the daemon may both ask for SIGTERM. To many programs, a
-        second SIGTERM means that they must not clean up.
+        If `number` is None, send SIGTERM, or no signal if the command has already got SIGTERM. A
+        call that ends and a daemon that stops may both ask for SIGTERM. To many programs, a second
+        SIGTERM means that they must not clean up.
         """
         if number is None:
             number = 0 if self._has_had_sigterm else signal.SIGTERM

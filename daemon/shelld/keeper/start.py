@@ -1,5 +1,4 @@
-"""Starts the program of a command in a session of its own. Does not wait for the end of the
-program.
+"""Starts the program of a command in a session of its own. Does not wait until the program ends.
 
 posix_spawn(3) is the fastest way to start a program. But it cannot lower limits or enter a cgroup.
 To restrict the program after its start would be too late, because it may already have started other

@@ -1,4 +1,4 @@
-"""Lists errors of system calls that say nothing about the descriptor. The same call may succeed
+"""Lists errors that do not mean that the descriptor is unusable. The same system call may succeed
 later.
 
 The list is in this package because the keeper imports nothing from the rest of the daemon.

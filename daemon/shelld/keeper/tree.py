@@ -1,16 +1,17 @@
 """Finds and signals the processes below this one. Never signals any other process.
 
-Two classes know the processes that a command has started. They have the same methods:
+Two classes find the processes that a command has started. They have the same methods:
 
 * `Descendants` is for a process that is a child subreaper (prctl(2), Linux). It finds all processes
   that were forked below this one, even if they have detached themselves. If this process has no
   child left, no process of the command is left.
 * `SessionMembers` is for a system without subreapers. It finds all processes in the session of the
-  command, and all processes that a chain of living parents links to this session. This class is
-  weaker, because it misses a process that left the session *and* lost its parent between two scans.
+  command, and all processes that are linked to this session by a chain of living parents. This
+  class is weaker, because it misses a process that left the session *and* lost its parent between
+  two scans.
 
 A pid is signalled only while it cannot be reused. Only this process can reap its direct children.
-For any other process, it holds a pidfd, and checks the parent again before the signal.
+For any other process, this process holds a pidfd, and checks the parent again before the signal.
 
 Nothing here raises OSError. A process that cannot be inspected (see `proc`) counts as alive and as
 childless. If this process's own children cannot be listed, a function returns None. A caller must
@@ -49,10 +50,10 @@ def walk(
     None if the direct children cannot be listed. `newest` is the maximum number of direct children
     that are not spared; the iterator omits older ones.
 
-    The walk may miss processes that fork meanwhile, so callers repeat it. The walk yields the
+    The walk may miss processes that fork during the walk, so callers repeat it. The walk yields the
     youngest process first. It lists the children of a process before it yields the process, so that
-    a caller can kill each process at once. A slower caller could not catch up with processes that
-    live just long enough to fork.
+    a caller can kill each process immediately. A slower caller could not catch up with processes
+    that live just long enough to fork.
     """
     list_children = lister()
     if list_children is None:
@@ -113,7 +114,7 @@ def living_descendants() -> list[int] | None:
 def signal_process(pid: int, number: int, parent: int) -> None:
     """Signal a descendant of this process. A scan found it as a child of `parent`.
 
-    Sends no signal if the process now has a parent other than `parent` and this process.
+    Sends no signal if the parent of the process is now neither `parent` nor this process.
     """
     us = os.getpid()
     # An error means that the process is gone, that it has another uid and so becomes a survivor, or
@@ -191,8 +192,8 @@ class Descendants:
         """Send a signal to each process once, because for many programs a second SIGTERM means
         "now".
 
-        Signal the command's group first. Otherwise a script could see the end of its children, and
-        continue. But before this signal, find the processes outside the group, because their
+        Signal the command's group first. Otherwise a script could see that its children have ended,
+        and continue. But before this signal, find the processes outside the group, because their
         parents may end at the signal.
         """
         others = [

@@ -2,14 +2,14 @@
 
 A session has a cgroup with its limits, and each of its commands has a cgroup below the cgroup of
 the session. So the kernel limits the commands together, but counts for each command how often it
-has met a limit. A command reuses the cgroup of an earlier command of the session, if possible. This
-saves time, because making or removing a cgroup waits for every process of the machine that is just
-entering a cgroup.
+has hit a limit. A command reuses the cgroup of an earlier command of the session, if possible. This
+saves time: to make or remove a cgroup, the kernel waits for all processes of the machine that are
+just entering a cgroup.
 
 If this process may write to the directory of its own cgroup, the module makes the cgroups in this
 directory. With cgroup v2, this works only if no process is directly in this directory. So with
-cgroup v2, the module can also make the cgroups beside the cgroup of this process, in a directory
-that was delegated to this user.
+cgroup v2, the module can also make the cgroups beside the cgroup of this process, if the directory
+there was delegated to this user.
 
 This module owns the directories of the cgroups that it makes. The name of each directory begins
 with the prefix of `keeper.cgroup` and contains the pid of this process. So if this process is
@@ -37,9 +37,9 @@ class _Files(NamedTuple):
     """The names of a cgroup's files for one kind of limit.
 
     The file `limit` sets the limit. The file `counter` counts events, and `line` matches the line
-    with the count. `more` maps the names of files for further limits to the values of these limits.
-    Not every system has these files. None means the same value as in the file `limit`. The file
-    `switch` makes the limit apply to the cgroups below.
+    with the count. `more` maps the names of files for further limits to their values. If a value is
+    None, the file gets the same value as the file `limit`. Not every system has these files. The
+    file `switch` makes the limit apply to the cgroups below.
     """
 
     limit: str
@@ -50,8 +50,8 @@ class _Files(NamedTuple):
 
 
 _OOM_KILLS: Final = re.compile(rb"^oom_kill (\d+)$", re.MULTILINE)
-# Matches the number of times that a cgroup has met its own limit. The number in `_OOM_KILLS` also
-# includes kills for another reason: the machine or a cgroup above was short of memory.
+# Matches how often a cgroup has hit its own limit. The number in `_OOM_KILLS` also includes kills
+# because the machine or a cgroup above was short of memory.
 _OOMS: Final = re.compile(rb"^oom (\d+)$", re.MULTILINE)
 _REFUSED_FORKS: Final = re.compile(rb"^max (\d+)$", re.MULTILINE)
 _PIDS: Final = _Files("pids.max", {}, "pids.events", _REFUSED_FORKS)
@@ -75,7 +75,7 @@ _numbers: Final = itertools.count(1)
 
 
 class ParentCgroup(NamedTuple):
-    """A directory below which a controller can limit new cgroups."""
+    """A directory in which new cgroups can be made and limited by a controller."""
 
     directory: str
     is_v2: bool
@@ -100,7 +100,7 @@ def _parents(kind: Kind, own: list[OwnCgroup], *, under_systemd: bool) -> Iterat
                 yield ParentCgroup(each.directory, is_v2=False)
         elif not each.controllers:
             for directory in (each.directory, each.parent):
-                # The limits of this process's own cgroup do not hold in a cgroup beside it. So a
+                # The limits of this process's own cgroup do not apply to a cgroup beside it. So a
                 # cgroup beside it must be in a delegated directory.
                 must_be_delegated = under_systemd or directory != each.directory
                 is_ours = not must_be_delegated or is_delegated(directory)
@@ -127,8 +127,8 @@ class CommandCgroups:
         self._paths: dict[Kind, str] = {
             kind: f"{path}/{name}" for kind, path in session.paths.items()
         }
-        # Maps each limit that the kernel enforces to the number of times that processes had reached
-        # the limit before the command started.
+        # For each limit that the kernel enforces, how often processes had reached it before the
+        # command started.
         self._before: dict[Kind, int] = {}
         self._shortages_before = 0
         for path in set(self._paths.values()):
@@ -252,13 +252,13 @@ class SessionCgroups:
         return is_limited
 
     def count(self, kind: Kind, path: str) -> int | None:
-        """Return how often a cgroup has met the limit; None if the number cannot be read."""
+        """Return how often a cgroup has hit the limit; None if the number cannot be read."""
         files = _FILES[kind, self.is_v2(kind)]
         found = files.line.search(_read(f"{path}/{files.counter}").encode())
         return None if found is None else int(found[1])
 
     def count_shortages(self) -> int:
-        """Return how often the session has met its limit of memory.
+        """Return how often the session has hit its memory limit.
 
         Only cgroup v2 counts this. With cgroup v1, the result is 0.
         """

@@ -1,7 +1,7 @@
 """Puts commands under the limits of their sessions, and watches the limits that no cgroup enforces.
 
-The limiter owns the cgroups of all sessions, and the only task that scans limited commands. Without
-such commands, the task does not run.
+The limiter owns the cgroups of all sessions. It also owns the only task that scans limited
+commands. The task runs only while there are such commands.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class Limiter:
             self._unused.append(group)
 
     def forget(self, session: object) -> None:
-        """Forget a session. The limits of the session hold until its last command has ended."""
+        """Forget a session. The limits of the session apply until its last command has ended."""
         group = self._groups.pop(session, None)
         if group is not None:
             group.is_closed = True
@@ -294,7 +294,8 @@ async def _measure(pids: dict[Member, list[int]]) -> tuple[dict[Member, int], fl
     except RuntimeError as error:
         if faults.shortage(error) is None:
             raise
-        # No thread can start. Measure on the event loop, because the limit must still hold.
+        # No thread can start. Measure on the event loop instead, because the limit must still be
+        # enforced.
         return _pss_of_all(pids)
 
 

@@ -3,8 +3,8 @@
 A session with limits is a `Group`, and each command that runs in it is a `Member`. A command
 without a session is the only member of a group of its own.
 
-Invariant: a limit on memory or processes is enforced by a cgroup if all members are in the cgroup,
-and otherwise by the watch of `limiter`.
+Invariant: if all members are in the cgroup for a limit on memory or processes, the cgroup enforces
+the limit. Otherwise, `limiter` watches the limit.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from shelld_protocol.structs import EnforcedLimits, LimitMechanism, ResourceLimi
 LimitReason = Literal["memory", "processes", "cpu", "file_size"]
 LIMIT_REASONS: Final = frozenset(get_args(LimitReason))
 
-# With SIGXFSZ, the kernel ends a process that writes too large a file. The first return code means
-# that this process was bash itself. The second return code means that it was the last process for
-# which bash waited.
+# With SIGXFSZ, the kernel ends a process that writes too large a file. With the first return code,
+# this process was bash itself. With the second return code, it was the last process for which bash
+# waited.
 _FILE_TOO_LARGE: Final = (-signal.SIGXFSZ, 128 + signal.SIGXFSZ)
 
 
@@ -55,7 +55,7 @@ class Command(Protocol):
 
     @property
     def is_killed_at_once(self) -> bool:
-        """Whether somebody has asked to kill the command at once, without a grace period."""
+        """Whether somebody has asked to kill the command immediately, without a grace period."""
         ...
 
     @property

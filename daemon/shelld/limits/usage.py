@@ -106,9 +106,10 @@ def _lister_by_thread() -> Callable[[int], Iterator[list[int]]]:
 
 
 def pss_bytes(pids: Sequence[int]) -> int:
-    """Return the memory that processes use. Each process counts with its share of shared memory.
+    """Return the memory that processes use. Shared memory is divided among the processes that share
+    it.
 
-    This takes a long time for large processes.
+    For large processes, this function takes a long time.
     """
     return sum(map(_pss, pids))
 

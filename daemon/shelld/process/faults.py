@@ -33,7 +33,7 @@ from shelld_protocol.errors import (
 
 logger = Log("shelld")
 
-# A background task restarts at once after its first failure, and after this pause when it fails
+# A background task restarts immediately after its first failure, and after this pause when it fails
 # again.
 RESTART_PAUSE_S: Final = 1.0
 

@@ -1,8 +1,8 @@
 """Writes log lines without ever waiting for a reader, and without ever raising an error.
 
 Hosts often pass a pipe as stderr and never read it. So this module writes a line only if the log
-accepts the line at once. Otherwise it drops the line. Before the next line that fits, it writes how
-many lines were dropped. The module never changes the flags of stderr, because the parent shares
+accepts the line immediately. Otherwise it drops the line. Before the next line that fits, it writes
+how many lines were dropped. The module never changes the flags of stderr, because the parent shares
 these flags.
 
 If a line reports a shortage of memory, there may also be no memory for the line. A lost line must
@@ -95,7 +95,7 @@ class DescriptorHandler(logging.Handler):
 
 
 def write_without_waiting(descriptor: int, data: bytes) -> int:
-    """Write the bytes that the descriptor accepts at once; return their number.
+    """Write the bytes that the descriptor accepts immediately; return their number.
 
     Once it has written a byte, this function raises no error.
     """

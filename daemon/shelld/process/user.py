@@ -15,9 +15,9 @@ def home_without_variable(env: Mapping[str, str]) -> str | None:
 
 @cache
 def home_of_user() -> str:
-    """Return the home directory in the database of users."""
+    """Return the home directory in the user database."""
     try:
         return pwd.getpwuid(os.getuid()).pw_dir
     except KeyError:
-        # Bash also uses this directory for a user that is not in the database.
+        # Bash also uses this directory for a user who is not in the database.
         return "/"

@@ -4,7 +4,8 @@ Invariants:
 
 * A name that no entry allows is never resolved, because a look-up sends the name to other people,
   and the name can contain data.
-* The address that is judged is the address that is connected to. A name is resolved once.
+* The module connects to exactly the address that it has judged, because it resolves a name only
+  once.
 """
 
 from __future__ import annotations
@@ -105,8 +106,8 @@ class Connector:
 
 
 def is_here(address: str) -> bool:
-    """Return whether an address belongs to this machine. If it does, the kernel also uses it as the
-    source address of a connection to this address.
+    """Return whether an address belongs to this machine. If the machine connects to one of its own
+    addresses, the kernel uses the same address as the source.
     """
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:

@@ -1,9 +1,9 @@
 """Decides which hosts a sandbox may reach, according to the entries of `hosts` in a policy. Pure.
 Makes no look-ups.
 
-An entry is a name, `*.` and a name, or an address, each with or without a port. Each host has one
-normal form: a name in lower case without a final dot, or the shortest form of an address. The
-normal form of an IPv6 address that stands for an IPv4 address is that IPv4 address.
+An entry is a name, a wildcard (`*.` and a name) or an address, with or without a port. Each host
+has one normal form: a name in lower case without a final dot, or the shortest form of an address.
+If an IPv6 address stands for an IPv4 address, its normal form is the IPv4 address.
 
 Invariants:
 

@@ -57,7 +57,8 @@ async def _run(channel: Channel) -> None:
     def receive() -> None:
         messages = channel.receive()
         if messages is None:
-            # Exit at once, because a thread that still resolves a name would delay a normal exit.
+            # Exit immediately, because a thread that still resolves a name would delay a normal
+            # exit.
             os._exit(0)
         for message, descriptors in messages:
             if message[0] == SERVE and descriptors:

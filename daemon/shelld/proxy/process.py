@@ -26,7 +26,7 @@ from shelld.proxy import DENIED, SERVE, SERVING, Reason
 
 logger = Log("shelld.proxy")
 
-# If a process ends sooner than this after its start, the daemon waits for this long before it
+# If a process has run for less than this when it ends, the daemon waits for this long before it
 # starts the next process.
 _PAUSE_S: Final = 1.0
 

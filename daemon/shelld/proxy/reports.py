@@ -59,8 +59,7 @@ class Reports:
         self._reported = asyncio.Event()
         loop = asyncio.get_running_loop()
         peers = {peer for peer, _, _ in new}
-        # It takes long to look at many processes. This must not delay the connections to allowed
-        # hosts.
+        # Looking at many processes takes long, and must not delay the connections to allowed hosts.
         runners = await loop.run_in_executor(None, partial(runners_of, self._first, peers))
         for peer, refusal, at in new:
             key = runners.get(peer, 0), refusal

@@ -7,7 +7,7 @@ origin server is written anew, with the judged host in `Host`.
 Invariants:
 
 * A request has at most one length: a Content-Length, or the transfer coding chunked.
-* No header that concerns one connection only is passed on.
+* Headers that concern only one connection are not passed on.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _DIGITS: Final = re.compile(rb"[0-9]{1,%d}" % _MAX_LENGTH_DIGITS)
 _SCHEME: Final = b"http://"
 _HTTP_PORT: Final = 80
 
-# These headers hold for one connection only, so they are not passed on.
+# These headers apply to one connection only, so they are not passed on.
 _HOP_BY_HOP: Final = frozenset(
     (
         *(b"connection", b"keep-alive", b"proxy-connection", b"proxy-authorization"),

@@ -5,7 +5,7 @@ reused, because a second request would also have to be judged.
 
 Invariants:
 
-* Nothing of a client reaches a host before `Connector` has allowed the host.
+* No byte from a client reaches a host before `Connector` has allowed the host.
 * The client of a refused connection gets its answer after `note` has returned.
 """
 
@@ -31,7 +31,7 @@ MAX_CONNECTED: Final = 200
 # Above `MAX_CONNECTED`, the proxy reads the requests of clients only to refuse them. Above
 # `MAX_CLIENTS`, clients wait.
 MAX_CLIENTS: Final = 256
-# A client sends its request at once. A client that sends no request must not keep others out.
+# A client sends its request immediately. A client that sends no request must not keep others out.
 HEAD_TIMEOUT_S: Final = 10.0
 # The maximum number of informational responses (1xx) before the response itself.
 _MAX_INFORMATIONAL: Final = 10
@@ -195,8 +195,8 @@ async def _upload(client: Stream, server: Stream, request: Request) -> None:
     try:
         await copy(client, server, request.length)
     except (OSError, EOFError, RefusedError):
-        # If the connection ended normally, the server might take a part of the body for the whole
-        # body.
+        # If this closed the connection normally, the server might take a part of the body for the
+        # whole body.
         server.writer.transport.abort()
 
 

@@ -86,7 +86,7 @@ def _with_functions(state: ShellState, functions: dict[bytes, bytes | None]) -> 
 
 
 def functions_again(changes: Changes, state: ShellState) -> bytes:
-    """Return the lines that restore those functions of the session that a call has replaced.
+    """Return the lines that restore the session's functions after a call has replaced them.
 
     `state`: the session's state. Functions that the session's script defines need no lines, because
     the script has defined them in the bash of this call.
@@ -128,7 +128,7 @@ def lines_of_call(changes: Changes, path: str | None) -> bytes:
     names = " ".join(name for name in changes if _NAME.fullmatch(name)).encode()
     lines: list[bytes] = []
     if path:
-        # If a limit forbids to write the report, its signal must not end bash.
+        # If a limit on file size forbids the report, the kernel's signal must not end bash.
         lines.append(b'\\builtin trap "" XFSZ\n')
         lines.append(rb'\builtin printf "%s\0" "$BASHOPTS:$SHELLOPTS"' + end)
     posix = changes.get(_POSIX)

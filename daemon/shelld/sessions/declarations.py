@@ -133,7 +133,7 @@ def _line(match: re.Match[bytes]) -> bytes:
         shape = _NO_SHAPE.sub(b"", flags) or b"-"
         line = b"declare -%s %s=%s; declare -%s %s\n" % (shape, name, value, flags, name)
     elif flags == b"-" and value is not None:
-        # For this line, bash needs half the time that it needs for `declare`.
+        # Bash runs this line in half the time of a `declare`.
         line = b"%s=%s\n" % (name, value)
     else:
         line = match[0]

@@ -1,10 +1,10 @@
 """Makes the lines that change a bash from one state to another. Pure.
 
 Bash runs these lines after the script of the first state. Bash is then in the same state as a new
-bash after the script of the second state. The lines change variables and the directory. If the
-first state has no aliases, no options of `shopt`, no umask, no directory stack and no functions
-outside the environment, as in a new session, the lines can also set these parts. If anything else
-differs, such as a readonly variable of the first state, there are no lines.
+bash after the script of the second state. The lines change variables and the directory. They can
+also set aliases, options of `shopt`, the umask, the directory stack and functions outside the
+environment, but only if the first state has none of these parts, as in a new session. If anything
+else differs, such as a readonly variable of the first state, there are no lines.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from shelld.sessions.quoting import quote
 from shelld.sessions.state import SET_LATE, ShellState, exported
 from shelld.sessions.variables import LIKE_OTHERS, OWN_VARIABLES
 
-# The maximum size of the lines. With more lines, the start of a new bash is faster.
+# The maximum size of the lines. With more lines, starting a new bash is faster.
 _MAX_BYTES: Final = 16 * 1024
 # It takes less than a millisecond to compare this number of variables. A larger number would delay
 # other requests.
 _MAX_VARIABLES: Final = 2_000
 _OF_ONE_BASH: Final = OWN_VARIABLES - LIKE_OTHERS
-# A change of one of these variables also affects bash itself: its messages, its options or its
-# start.
+# A change of one of these variables also affects bash itself: its messages, its options or how it
+# starts.
 _SPECIAL: Final = OWN_VARIABLES | {b"BASH_ENV", b"GLOBIGNORE", b"OPTIND", b"POSIXLY_CORRECT"}
 # Words in the lines that the daemon sends to a spare shell. A function or alias with one of these
 # names would break the lines.

@@ -22,7 +22,7 @@ TRAPS_VARIABLE: Final = b"__shelld_traps"
 POSIX_VARIABLE: Final = b"__shelld_posix"
 
 # The output of `declare -p -` in a function that has used `local -`. In such a function, bash does
-# not report the options of `set` that hold outside the function.
+# not report the options of `set` that apply outside the function.
 LOCAL_OPTIONS: Final = b"declare -- -\n"
 
 GLOBALS: Final = b"\n".join(lines_of("globals.bash"))

@@ -313,9 +313,9 @@ def _attributes(line: bytes) -> tuple[bytes, bytes]:
 def _pushed(variable: bytes, listing: bytes) -> bytes:
     """Return the lines that make the directory stack, from DIRSTACK and the output of `dirs`.
 
-    If `dirs` prints the same names as DIRSTACK has, DIRSTACK is used. Otherwise the command has
-    unset DIRSTACK, which ends the special meaning of this variable, and the output of `dirs` is
-    used. The output of `dirs` alone is not enough, because a name that contains a newline looks
+    If `dirs` prints the same names as DIRSTACK has, DIRSTACK is used. Otherwise the output of
+    `dirs` is used: the command has unset DIRSTACK, and so the variable has lost its special
+    meaning. The output of `dirs` alone is not enough, because a name that contains a newline looks
     like two names.
     """
     stack = [unquote(element) for element in ELEMENT.findall(variable)]

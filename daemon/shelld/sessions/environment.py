@@ -25,8 +25,8 @@ class EnvironmentRules(NamedTuple):
 
     `remove` and `keep` are patterns of names, such as `*_TOKEN`. Case does not matter.
 
-    A session always takes a variable that matches `keep`. It takes any other variable unless that
-    variable matches `remove` or, in the mode `core`, does not match `CORE`.
+    A session always takes a variable that matches `keep`. It takes no other variable that matches
+    `remove`. In the mode `core`, all other variables must also match `CORE`.
     """
 
     mode: EnvironmentMode = "inherit"

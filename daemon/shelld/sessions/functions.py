@@ -110,7 +110,7 @@ def function_of(entry: bytes) -> bytes | None:
 
 
 def without_export(functions: Iterable[bytes]) -> bytes:
-    """Return the line that ends the export of functions.
+    """Return the line that makes functions no longer exported.
 
     This line is needed because bash exports each function that it imports.
     """

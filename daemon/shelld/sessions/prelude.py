@@ -150,8 +150,8 @@ def short_dump_at_exit(
 def _to_file(path: str) -> bytes:
     """Return the redirections with which a trap on EXIT writes to `path`."""
     # A restricted shell cannot write to a file. It prints an error, which is lost because stderr is
-    # closed first. Traces go to /dev/null. An expansion redirects them, because bash would also
-    # trace a command that redirects them. Bash accepts a descriptor in BASH_XTRACEFD only if it is
+    # closed first. Traces go to /dev/null. An expansion redirects the traces, because bash would
+    # also trace a command that does this. Bash accepts a descriptor in BASH_XTRACEFD only if it is
     # open, so stderr is open again before the expansion. The redirection to the file appends,
     # because the file may hold the report that bash made before its command.
     trace = rb'2>"/dev/null${BASH_XTRACEFD:+${-:$((BASH_XTRACEFD=2)):0}}"'
@@ -199,16 +199,16 @@ def prelude(
 
 
 def _run_startup_file(value: bytes) -> bytes:
-    """Return the lines that run the file that BASH_ENV names, if the file exists.
+    """Return the lines that source the file in BASH_ENV, if the file exists.
 
     Bash expands the value as if the value were in double quotes, and then expands a tilde at its
     beginning. The lines do the same in a subshell, because an invalid expansion would end the
-    prelude. Meanwhile, the path is in ``$_``, so the lines need
-    no variable.
+    prelude. The lines keep the path in ``$_``, so they need no variable.
     """
     if not _EXPANDED.search(value):
         path = quote(value if b"/" in value else b"./" + value)
-        # Bash itself prints this error without a name and a line number of its startup file.
+        # When bash itself prints this error, it shows no name and no line number of its startup
+        # file.
         refusal = rb'\builtin printf "bash: %s: is a directory\n" ' + quote(value) + b" >&2"
         tests = b"if [[ -d %s ]]; then %s\nelif [[ -e %s ]]; then \\builtin . %s; fi\n"
         return tests % (path, refusal, path, path)
@@ -219,8 +219,8 @@ def _run_startup_file(value: bytes) -> bytes:
 def _after_startup_file(state: ShellState) -> ShellState:
     """Return the state for a bash that has run a startup file.
 
-    The startup file may have set a readonly variable of the state already. In this case, the line
-    of the state for that variable fails, and bash must not print the error.
+    The startup file may already have set a variable that is readonly in the state. Then the line of
+    the state for this variable fails, and bash must not print the error.
     """
     lines = {
         name: b"{ %s; } 2>/dev/null\n" % line[:-1]
@@ -246,11 +246,11 @@ def waiting_prelude(
     return b"".join(
         (
             b"\\exec %d<&-\n" % descriptor,
-            # There are no last lines if the daemon has ended, or if bash has skipped the rest of
-            # the prelude at a syntax error. Then bash runs the placeholder, which evaluates this
-            # variable. If the variable is empty, bash exits. But when bash starts, it sets the
-            # variable to the placeholder. If the variable were not emptied here, the placeholder
-            # would run itself without end.
+            # When bash starts, it sets this variable to the placeholder. If there are no last
+            # lines, bash runs the placeholder, which evaluates the variable. So empty the variable
+            # here: then bash exits, and the placeholder does not run itself without end. There are
+            # no last lines if the daemon has ended, or if bash has skipped the rest of the prelude
+            # at a syntax error.
             b"BASH_EXECUTION_STRING=\n",
             _first_lines(withheld),
             state.script,
@@ -279,7 +279,7 @@ def last_lines(
             # these lines.
             b"\\builtin set +e\n",
             b"\\exec %d<&-\n" % (descriptor + 1),
-            # Set the variables as in a bash that has started just now, with this command.
+            # Set the variables to their values in a bash that has just started with this command.
             b"BASH_EXECUTION_STRING=%s\n" % quote(command),
             # Reset SECONDS, unless the session has unset it. (Bash cannot check this itself,
             # because [[ -v SECONDS ]] would make SECONDS an integer.)
@@ -305,7 +305,7 @@ def _set_options(state: ShellState, last_word: bytes) -> bytes:
 def _posix_mode(state: ShellState, withheld: dict[bytes, bytes]) -> bytes:
     """Return the line that exports POSIXLY_CORRECT, unless the script of the state exports it.
 
-    Posix mode forbids some names of functions, so the line comes after the functions.
+    Posix mode forbids some function names, so this line comes after the functions are defined.
     """
     is_done = b"POSIXLY_CORRECT" in state.declarations
     return b"" if is_done else _exported(withheld, b"POSIXLY_CORRECT")

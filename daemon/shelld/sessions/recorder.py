@@ -21,8 +21,8 @@ class Recorder:
     to descriptors, no state is kept. `files`: the files of the command's sandbox, if it has one.
     `is_apart`: the command has a tighter sandbox than its session. The state of such a command is
     not kept either. Otherwise the session's later commands would run the functions of this command
-    outside the tighter sandbox. `has_report`: before the command starts, bash reports that it has
-    the session's state, with `lines_of_call`.
+    outside the tighter sandbox. `has_report`: before the command starts, bash runs `lines_of_call`,
+    and so reports that it has the session's state.
     """
 
     def __init__(
@@ -94,8 +94,8 @@ class Recorder:
         dump = os.pread(descriptor, size, 0)
         report = None
         if self._has_report:
-            # Without the report, which the startup file may have kept bash from writing, two parts
-            # of the dump are taken for it, and the rest is incomplete.
+            # The startup file may have kept bash from writing the report. Then two parts of the
+            # dump count as the report, and the rest of the dump is incomplete.
             report, dump = split_report(dump)
         if not dump.endswith(self.mark):
             # Bash has written no dump or only a part of it, or another command wrote to the file.

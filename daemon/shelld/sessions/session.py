@@ -47,8 +47,8 @@ MAX_DUMP_BYTES: Final = 4 * 1024 * 1024
 # third of this time if most lines are in the cache.
 MAX_INLINE_BYTES: Final = 64 * 1024
 
-# The daemon does not report these variables to clients. They belong to one process, or `cwd` is
-# reported instead.
+# The daemon does not report these variables to clients. They belong to one process, or the daemon
+# reports `cwd` instead.
 _NOT_TOLD: Final = frozenset({b"_", b"SHLVL", b"PWD", b"OLDPWD"})
 
 
@@ -66,11 +66,11 @@ class ShortDumpBasis(NamedTuple):
 class LeftState(NamedTuple):
     """The dump of a command, with the directory and the variables that its call has set.
 
-    `started_in` and `changes` are `cwd` and `env` of the call. The session does not keep the
-    directory and the values of a call. It keeps a directory or a value only if the command itself
-    has set it. `started_in` has two forms of the path: the path as given, and the path without
-    symbolic links. Bash may know the directory by either form. If a call has no `cwd`, but has PWD
-    in its `env`, `started_in` is the session's directory.
+    `started_in` and `changes` are `cwd` and `env` of the call. The session keeps a directory or a
+    value only if the command itself has set it, not if it comes from the call. `started_in` has two
+    forms of the path: the path as given, and the path without symbolic links. Bash may know the
+    directory by either form. If a call has no `cwd`, but has PWD in its `env`, `started_in` is the
+    session's directory.
     """
 
     dump: bytes
@@ -118,7 +118,8 @@ class Session:
         self._passed_on = passed_on(base.env)
         # The line for OLDPWD that repeats the value in the daemon's environment.
         self._usual_oldpwd = exported(b"OLDPWD", base.env.get(b"OLDPWD", b""))
-        # The lines that lead from other states to the present state, by the id of the other state.
+        # The lines that change a bash from another state to the present state. The key is the id of
+        # the other state.
         self._lines: dict[int, tuple[ShellState, bytes | None]] = {}
         # The number of the last command that left a state, and the number of the last command whose
         # state was kept.
@@ -139,7 +140,7 @@ class Session:
         return self._state
 
     def lines_from(self, before: ShellState) -> bytes | None:
-        """Return the lines that lead from another state to this one, or None if there are none."""
+        """Return the lines that change a bash from another state to this one; None if none can."""
         known = self._lines.get(id(before))
         if known is None:
             known = self._lines[id(before)] = before, lines_between(before, self._state)
@@ -165,8 +166,8 @@ class Session:
 
         Without `cwd`, the command starts in the session's directory. If that directory was deleted,
         the command starts in the nearest existing directory above it. If the directory is remote,
-        this method does not check whether it exists. Only a failed start of a command shows that a
-        remote directory was deleted.
+        this method does not check whether it exists. If a remote directory was deleted, this shows
+        only when a command fails to start.
         """
         if cwd is not None:
             return os.path.join(self.cwd, cwd)
@@ -206,8 +207,8 @@ class Session:
     def _directory_after(self, left: LeftState, cwd: bytes, is_daemons: bool) -> tuple[bytes, bool]:
         """Return the session's directory after a command, and whether the next command inherits it.
 
-        The command ended in `cwd`. The next command inherits only the daemon's directory, and only
-        if bash knows this directory by the path that the daemon knows.
+        The command ended in `cwd`. The next command inherits the directory only if it is the
+        daemon's own, and if bash knows it by the same path as the daemon.
         """
         # The directory of a call does not become the session's directory. If bash's directory was
         # deleted, bash does not know the path. In both cases, the session keeps the directory that

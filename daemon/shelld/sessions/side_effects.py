@@ -45,7 +45,7 @@ _NUMBER: Final = re.compile(rf"-?[0-9]{{1,18}}|{_SUM}")
 _NUMBER_VALUE: Final = re.compile(rb"-?[0-9]{1,18}")
 # A line of a state's script that sets a variable to a number.
 _NUMBER_LINE: Final = re.compile(rb'\w+="-?[0-9]{1,18}"\n')
-# Variables with a meaning for bash, which uses, changes or checks them itself.
+# Variables that bash itself uses, changes or checks.
 _SPECIAL_NAMES: Final = (
     OWN_VARIABLES | NOT_IMPORTED | frozenset(b"GLOBIGNORE OPTIND OPTARG POSIXLY_CORRECT".split())
 )

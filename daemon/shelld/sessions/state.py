@@ -1,7 +1,7 @@
 """The state of a bash, in a form from which another bash can start. Pure.
 
-A state is an environment, with which the next bash starts, and a script, which that bash runs. The
-next command then runs as if all commands were typed into one bash.
+A state consists of an environment and a script. The next bash starts with this environment, and
+runs this script. The next command then runs as if all commands were typed into one bash.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from msgspec.structs import replace
 from shelld.sessions.functions import function_of
 from shelld.sessions.quoting import quote
 
-# The beginnings of the names of variables that affect the start of bash. Bash prints an error for a
-# locale or a BASH_COMPAT that it does not know, and the loader loads the libraries of LD_PRELOAD.
-# So if a command has changed one of these variables, the script sets it.
+# Prefixes of the variables that affect how bash starts. Bash prints an error for a locale or a
+# BASH_COMPAT that it does not know, and the loader loads the libraries of LD_PRELOAD. So if a
+# command has changed one of these variables, the script sets it.
 SET_LATE: Final = (b"LC_", b"LANG", b"BASH_COMPAT", b"LD_")
 
 _NAME: Final = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*")

@@ -1,4 +1,4 @@
-"""Defines the life of a command as a table, from the request for a runner to the last process.
+"""Defines the life of a command as a table: from the request for a runner until no process is left.
 
 This module is pure. It does no I/O, reads no clock and never waits. `supervisor` reports events and
 performs actions.
@@ -43,7 +43,7 @@ TIMEOUT_DUE  The command's own time limit. A command that has ended was in time,
 IDLE_DUE     The caller's limit on silence. Output postpones it.
 OUTPUT_DUE   With ``> >(tee log)``, bash does not wait for tee. If the answer did not wait for the
              output, the last lines would be missing. Without this deadline, a background process
-             that keeps the pipe open would hold the answer back.
+             that keeps the pipe open would delay the answer.
 KILL_DUE     A command can suspend its runner, which then does not perform a kill.
 KEEPER_DUE   When the runner is lost, the keeper must kill the remaining processes. But a command
              can also suspend the keeper.
@@ -180,8 +180,8 @@ DEADLINES: Final[dict[State, frozenset[Event]]] = {
 
 _KILLED: Final = (Action.ASSUME_KILLED, Action.END)
 
-# The usual actions for an event. These actions hold in each state whose own steps do not name the
-# event. OVER has no steps.
+# The usual actions for an event. A state uses these actions if its own steps do not name the event.
+# OVER has no steps.
 _USUAL: Final[dict[Event, tuple[Action, ...]]] = {
     Event.KILL_ASKED: (Action.SEND_KILL,),
     Event.KILL_DUE: (Action.STOP_RUNNER,),

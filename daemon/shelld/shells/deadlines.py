@@ -20,8 +20,8 @@ OUTPUT_GRACE_S: Final = 0.05
 # keeper that a command has suspended never forks a runner.
 START_TIMEOUT_S: Final = 15.0
 
-# The time from the loss of the runner to KEEPER_DUE, and from the end of the grace to KILL_DUE. A
-# runner reports survivors half a second earlier.
+# KEEPER_DUE comes this long after the runner was lost. KILL_DUE comes this long after the end of
+# the grace. A runner reports survivors half a second earlier.
 KILL_TIMEOUT_S: Final = KILL_DEADLINE_MS / 1000 + 0.5
 
 # A manager that ends, or a supervisor that is cancelled, waits for its kills for at most this time.

@@ -363,7 +363,7 @@ class CommandLaunch(Launch):
                 withhold(self._env, changes)
             path = self.recorder.path if recording and self.recorder else None
             # A startup file may end bash before bash has the session's state. Bash then reports
-            # another state as it ends. The report of these lines is missing in this case.
+            # another state as it ends, but the report of these lines is missing.
             lines = lines_of_call(changes or {}, path) if changes or startup_file else b""
             env, withheld = startable(self._env)
             descriptor = len(self._descriptors)

@@ -125,7 +125,7 @@ class Life:
         """Ask the runner for a kill. If there are several calls, the first call decides the event
         and the reason.
 
-        If `number` is None, the signal is SIGTERM, unless the command has already got SIGTERM.
+        If `number` is None, send SIGTERM, or no signal if the command has already got SIGTERM.
         """
         if not self.is_being_ended:
             self._outcome.kill_reason = event

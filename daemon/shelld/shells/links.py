@@ -18,9 +18,9 @@ from shelld.shells.pipe import Pipe, Terminal
 from shelld.shells.shell import Shell
 from shelld.terminals.input import TerminalInput
 
-# The number of attempts to hand over a command, if no runner comes. The death of a keeper may cost
-# two attempts, because the kernel may close the socket of the runner before the socket of the
-# keeper. Between these two moments, the keeper still seems to listen.
+# The number of attempts to hand over a command, if no runner comes. If a keeper dies, this may cost
+# two attempts, because the kernel may close the runner's socket before the keeper's socket. Between
+# these two moments, the keeper still seems to listen.
 MAX_LAUNCHES: Final = 5
 
 # `Links.read` fails when this many reads in a row have run out of memory. The supervisor pauses for

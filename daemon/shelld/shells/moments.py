@@ -9,7 +9,7 @@ from shelld.process import faults
 
 
 class Moment(enum.IntEnum):
-    """STARTED: bash has started, or will never start.
+    """STARTED: bash has started, or it is certain that bash will not start.
 
     ENDED: the outcome is known. A spare shell, or a command that could not start, never reaches
     ENDED. EMPTY: no process is left.

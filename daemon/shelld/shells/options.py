@@ -16,7 +16,7 @@ _DEFAULT: Final = Options()
 class ManagerOptions(Struct, frozen=True):
     """Limits of a manager, and the `bash` and the environment (`env`) of its commands.
 
-    Sizes are in bytes. `limits` holds for each session, and for each command without a session.
+    Sizes are in bytes. `limits` applies to each session, and to each command without a session.
     `sandbox` is the policy of the sandbox of these sessions and commands.
     """
 

@@ -23,9 +23,9 @@ logger = Log("shelld.shells")
 # process for which bash waited last, bash exits with 128 + SIGKILL.
 _SIGKILLED: Final = (-signal.SIGKILL, 128 + signal.SIGKILL)
 
-# Some reasons hold only if a kill by shelld has ended the shell. For each such reason, this table
-# has the possible values of `Outcome.kill_reason`. For a limit, two values are possible, because a
-# command may exceed the limit in the grace after a timeout.
+# Some reasons are valid only if a kill by shelld has ended the shell. For each such reason, this
+# table has the possible values of `Outcome.kill_reason`. For a limit, two values are possible,
+# because a command may exceed the limit in the grace after a timeout.
 _BY_LIMIT: Final = frozenset({ShellEvent.KILLED, ShellEvent.TIMED_OUT})
 _KILLS: Final[Mapping[EndReason | None, Set[ShellEvent]]] = {
     "idle": frozenset({ShellEvent.TIMED_OUT}),
@@ -102,7 +102,7 @@ class Outcome:
         event = (self.kill_reason or ShellEvent.KILLED) if self._was_signalled else None
         expected = _KILLS.get(shell.reason)
         if expected is not None and event not in expected:
-            # The reason does not hold, because the command has moved to the background, or because
+            # The reason is not valid, because the command has moved to the background, or because
             # it has ended by itself before the kill.
             shell.reason = None
         if event is None and self._limit is not None:

@@ -142,8 +142,8 @@ class Runtime:
     def abandon(self) -> None:
         """In a forked child, close its copies of the parent's channels and pipes.
 
-        Otherwise runners would not see the end of the parent, and a spare shell would wait until
-        the child closes its copy of the pipe.
+        Otherwise runners would not see that the parent has ended, and a spare shell would wait
+        until the child closes its copy of the pipe.
         """
         for life in self._lives:
             life.links.channel.close()

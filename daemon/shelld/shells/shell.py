@@ -3,8 +3,8 @@
 A shell *ends* when its bash ends. A shell is *empty* when its bash and every process that bash has
 started are gone.
 
-Only the supervisor of a shell writes to its record. All other code reads the record, asks for the
-shell's end (`end_tree`) and waits (`wait_until`). All of this happens on the event loop of the
+Only the supervisor of a shell writes to its record. All other code reads the record, asks to end
+the shell (`end_tree`) and waits (`wait_until`). All of this happens on the event loop of the
 shells.
 """
 
@@ -111,7 +111,7 @@ class Shell:
     idle_timeout_ms: int | None = field(default=None, init=False)
     # Whether the command started as a foreground command.
     in_foreground: bool = field(default=False, init=False)
-    # How many repeated calls wait for the end of the command.
+    # How many repeated calls wait for the command to end.
     repeats: int = field(default=0, init=False)
     # How often `hand_over_repeats` was called.
     hand_overs: int = field(default=0, init=False)
@@ -186,7 +186,7 @@ class Shell:
 
     @property
     def is_in_foreground(self) -> bool:
-        """Whether a caller waits now for the end of the command."""
+        """Whether a caller waits now for the command to end."""
         return self.in_foreground and not (self.released or self.has_ended)
 
     @property
@@ -306,7 +306,7 @@ class Shell:
         return is_possible
 
     def hand_over_repeats(self) -> bool:
-        """Let all repeated calls that wait for the end of the command return now.
+        """Let all repeated calls that wait for the command to end return now.
 
         Returns False if no call waits.
         """
@@ -328,9 +328,9 @@ class Shell:
     ) -> list[int]:
         """Signal the whole tree, SIGKILL the tree after the grace, and return once it is dead.
 
-        If `number` is None, the signal is SIGTERM, unless the command has already got SIGTERM.
-        Returns the pids of the processes that are alive a second after the grace. `event` and
-        `reason` become part of the outcome, if this call causes the end.
+        If `number` is None, send SIGTERM, or no signal if the command has already got SIGTERM.
+        Returns the pids of the processes that are alive a second after the grace. If this call ends
+        the shell, `event` and `reason` become part of the outcome.
         """
         if self.owner is not None and not self.is_empty:
             self.survivors = []

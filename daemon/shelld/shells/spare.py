@@ -180,9 +180,9 @@ class SpareLaunch(Launch):
         return descriptor
 
     def can_serve(self, session: Session) -> bool:
-        """Whether this bash can run a command of the session. This is so if the command may see the
-        environment of this bash, this bash has the session's limits, and lines can bring this bash
-        into the session's present state.
+        """Whether this bash can run a command of the session. The command must be allowed to see
+        the environment of this bash. This bash must have the session's limits. There must also be
+        lines that bring this bash into the session's present state.
         """
         is_shared = self.state is session.base and not session.is_limited
         suits = is_shared or self._session is session
@@ -235,9 +235,9 @@ class SpareLaunch(Launch):
     def is_in_place(self, session: Session, request: StartRequest) -> bool:
         """Whether this bash can run the command in the directory that the request means.
 
-        False if the directory of this bash was deleted. If the command runs in the present
-        directory of bash, also false if the path of the request no longer leads to that directory.
-        Raises OSError if the bash is gone.
+        False if the directory of this bash was deleted. Also false if the command should run in the
+        present directory of bash, but the path of the request no longer leads there. Raises OSError
+        if the bash is gone.
         """
         will_go = goes_elsewhere(self.state, session.state)
         if not (will_go or self._cwd) and request.cwd is None:

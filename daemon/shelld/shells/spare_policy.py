@@ -41,14 +41,14 @@ class SparePolicy(Struct, eq=False):
     processors: int
     # A session that was not used for this long has no spare shells.
     idle_s: float = 300.0
-    # Spare shells younger than this do not make room for others. Otherwise each of several sessions
-    # that run commands in turn would end the spare shells of the other sessions before a command
-    # uses these spare shells.
+    # Spare shells younger than this do not make room for others. Otherwise, if several sessions run
+    # commands in turn, each of them would end the spare shells of the others before a command uses
+    # these spare shells.
     min_age_s: float = 15.0
-    # A command follows another *at once* if the pause between the two commands is shorter than this
-    # number times the fastest start of a spare shell. If a session's commands follow one another at
-    # once, `in_a_row` spare shells wait for the session, and start while a command runs. Otherwise
-    # no spare shell starts while a command runs.
+    # A command follows another *at once* if the pause between them is shorter than a limit. The
+    # limit is this number times the fastest start of a spare shell. If a session's commands follow
+    # one another at once, `in_a_row` spare shells wait for the session, and start while a command
+    # runs. Otherwise no spare shell starts while a command runs.
     starts_between: float = 10
     in_a_row: int = 2
     # After this many consecutive failures, assume that the system forbids spare shells.

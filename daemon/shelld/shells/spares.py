@@ -23,8 +23,8 @@ from shelld.shells.shell import Shell
 from shelld.shells.spare import Spare
 from shelld.shells.spare_policy import SparePolicy
 
-# A command waits at most this long for the start of a spare shell. The timeout of the command
-# begins after this wait.
+# A command waits at most this long for a spare shell to start. The timeout of the command begins
+# after this wait.
 MAX_START_WAIT_S: Final = 0.25
 
 
@@ -67,7 +67,7 @@ class Spares:
         self._running.discard(shell)
 
     def command_is_over(self, session: Session) -> None:
-        """Start the next spare shell after the end of a command.
+        """Start the next spare shell after a command has ended.
 
         At this time, the start delays no command of the session.
         """

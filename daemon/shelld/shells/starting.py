@@ -1,4 +1,4 @@
-"""Waits for the start of a command, and reports why it failed."""
+"""Waits until a command has started, or reports why it could not start."""
 
 from __future__ import annotations
 

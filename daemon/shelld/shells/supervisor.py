@@ -1,4 +1,4 @@
-"""Supervises one command, or one spare shell, until no process of it is left.
+"""Supervises one command, or one spare shell, until none of its processes is left.
 
 Each shell has a task that waits for output, messages and deadlines, and passes them to the `Life`
 of the shell. An exception in this task ends only this shell, as "lost".
@@ -22,11 +22,12 @@ from shelld.shells.links import SHORTAGE_PAUSE_S
 from shelld.shells.moments import Moment
 from shelld.shells.orphans import kill_orphans
 
-# If the daemon notices a deadline more than this time late, the daemon itself was suspended.
+# If the daemon notices a deadline too late by more than this, the daemon itself was suspended.
 PAUSE_S: Final = 1.0
 
-# The deadlines that other processes must meet. After a suspension of the daemon, these processes
-# get this new time (s). They may also have been suspended, and a busy machine may resume them late.
+# The deadlines that other processes must meet. If the daemon was suspended, these deadlines begin
+# again, with these times in seconds: the other processes may also have been suspended, and a busy
+# machine may resume them late.
 _OF_OTHERS: Final[Mapping[Event, float]] = {
     Event.START_DUE: START_TIMEOUT_S,
     Event.KILL_DUE: KILL_TIMEOUT_S,
@@ -131,8 +132,8 @@ class Supervisor:
             if late_by > PAUSE_S and name in _OF_OTHERS:
                 deadlines.set(name, _OF_OTHERS[name])
                 continue
-            # Output or a message that arrived in time may still be unread. Such output or such a
-            # message may postpone the deadline.
+            # Output or a message that arrived in time may still be unread, and may postpone the
+            # deadline.
             self._read()
             if deadlines.take(name):
                 self.life.take(name)

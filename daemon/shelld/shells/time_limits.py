@@ -1,4 +1,4 @@
-"""Enforces the limits of a request on the run time and the silence of its command."""
+"""Enforces the limits of a request: how long its command may run, and how long it may be silent."""
 
 from __future__ import annotations
 
