@@ -54,10 +54,10 @@ def test_directory_can_be_used_after_it_was_made_with_a_strict_umask(
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     before = os.umask(0o777)
     try:
-        place = Place.open(create=True)
+        opened = SocketDirectory.open(create=True)
     finally:
         os.umask(before)
-    assert place is not None
-    directory = Path(place.path_of("work")).parent
-    place.close()
+    assert opened is not None
+    directory = Path(opened.path_of("work")).parent
+    opened.close()
     assert stat.S_IMODE(directory.stat().st_mode) == 0o700
