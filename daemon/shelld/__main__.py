@@ -26,7 +26,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Final
 
-# The exit code that a shell reports for a program that SIGINT has ended.
+# If SIGINT ends a program, a shell reports this exit code.
 _INTERRUPTED: Final = 128 + signal.SIGINT
 
 # If there is no memory, an import may raise a SystemError with one of the first two texts. If

@@ -55,32 +55,31 @@ STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 # themselves. Then the daemon sends SIGTERM to the shells that still run. After this grace period,
 # it sends them SIGKILL.
 STOP_GRACE_MS: Final = 500
-# The time from SIGTERM until all shells must be dead, and the time that each shell adds. If the
-# requests in flight end before `DRAIN_S` is over, the shells also get the time that was left. The
-# time is counted in turns (see `patience`), and a turn in which a shell ends does not count,
-# because a busy machine may end shells late, and clients must still learn that their shells have
-# ended.
+# How long after SIGTERM all shells must be dead, and how much time each shell adds. If the requests
+# in flight end before `DRAIN_S` is over, the shells also get the time that was left. The time is
+# counted in turns (see `patience`). A turn in which a shell ends does not count. The reason is that
+# shells may end late on a busy machine, and clients must still learn of this.
 STOP_KILL_S: Final = 0.8
 STOP_KILL_PER_SHELL_S: Final = 0.003
-# The time for the whole stop. The client can read the last answers in the time that the earlier
-# stages leave, but at least for FLUSH_S. The stop must take less than 2 s, because MCP hosts send
-# SIGKILL after that time. A turn in which the client reads does not count, so the time for the
-# answers may grow by up to FLUSH_S. When only FLUSH_S is left, the daemon skips long output, so
-# that it can still send the ends of all shells.
+# How long the whole stop may take. The client can read the last answers in the time that the
+# earlier stages leave, but at least for FLUSH_S. The stop must take less than 2 s, because MCP
+# hosts send SIGKILL after that time. A turn in which the client reads does not count, so the time
+# for the answers may grow by up to FLUSH_S. When only FLUSH_S is left, the daemon skips long
+# output, so that it can still send the exit events of all shells.
 STOP_S: Final = 1.6
 # On a busy machine, the stop may take this much longer than all its stages should take.
 LATENESS_S: Final = 1.0
 # Time for threads to end after the event loop has ended. Some threads cannot be stopped, such as a
 # search by RE2.
 THREADS_S: Final = 0.3
-# The exit codes if answers could not be written, and if requests could not be read. In both cases,
-# the client may still be there.
+# One exit code is for answers that could not be written, the other is for requests that could not
+# be read. In both cases, the client may still be there.
 STDOUT_FAILED: Final = 3
 STDIN_FAILED: Final = 4
 # The exit code if the event loop itself has failed.
 LOOP_FAILED: Final = 1
-# The interval at which the daemon checks that its parent still runs, if the system cannot report
-# the parent's end.
+# How often the daemon checks whether its parent still runs, if the system cannot report that the
+# parent has ended.
 PARENT_POLL_S: Final = 1.0
 
 
@@ -139,8 +138,8 @@ def _try_descriptors() -> None:
 
 def _end_although_tasks_run(manager: Manager, pool: RunnerPool, exit_code: int) -> NoReturn:
     if manager.list_running():
-        # The stop ran out of time before all commands ended. The runners of these commands kill
-        # them.
+        # The stop ran out of time before all commands ended. The runners kill the remaining
+        # commands.
         logger.info("the daemon ends before its shells")
     else:
         # Some tasks ignore their cancellation, or have had too little processor time.
@@ -243,8 +242,7 @@ def _exit_code(server: Server | None, output: Output | None) -> int:
     failure = output.failure
     if output.backlog and not output.is_broken:
         failure = "the client has not read all answers in time"
-    # Write to stderr, not to the log file, because a user who has redirected stdout looks at
-    # stderr.
+    # Write to stderr and not to the log file. A user who has redirected stdout looks at stderr.
     if failure is not None:
         write_without_waiting(2, f"shelld: cannot write to stdout: {failure}\n".encode())
         return STDOUT_FAILED
@@ -359,8 +357,8 @@ async def watch_process(pid: int, reading: anyio.CancelScope) -> None:
             await _end_of(pid)
             break
         except (AttributeError, OSError):
-            # The system has no pidfd_open, as in an old kernel or a sandbox, or no descriptor is
-            # free.
+            # Either no descriptor is free, or the system has no pidfd_open, as in an old kernel or
+            # a sandbox.
             await anyio.sleep(PARENT_POLL_S)
     reading.cancel()
 

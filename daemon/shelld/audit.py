@@ -1,4 +1,4 @@
-"""The audit log. It has one JSON line per command, and one per input to a command.
+"""The audit log. It has one JSON line for each command, and one for each input to a command.
 
 The log never holds output, input or values of the environment.
 
@@ -197,9 +197,9 @@ class AuditLog:
             self._warn("rotated", error)
 
     def _begin_new_file(self) -> None:
-        # If the last rotation renamed FILE but could not open a new file, either FILE is still
-        # missing, or another file has got the name FILE since then. In both cases, do not rename
-        # the files again.
+        # The last rotation may have renamed FILE without opening a new file. Then FILE is still
+        # missing, or another file has got this name since. In both cases, do not rename the files
+        # again.
         for number in range(OLD_FILES, 0, -1) if self._is_at_its_path() else ():
             source = self._path if number == 1 else self._numbered(number - 1)
             with contextlib.suppress(FileNotFoundError):

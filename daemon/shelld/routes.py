@@ -40,7 +40,7 @@ P = TypeVar("P", bound=Params)
 def _anywhere(
     name: str, params_type: type[P], body: Callable[[RequestContext, P], Awaitable[Any]]
 ) -> Method:
-    """Return a method that passes a request for a target on to that target."""
+    """Return a method that passes requests for a target on to the target."""
     return as_method(params_type, body, passing_on(name, params_type))
 
 

@@ -27,7 +27,7 @@ from shelld.server.startup import (
 
 
 def run_daemon(arguments: list[str]) -> int:
-    """Serve until the end of the daemon; return its exit code."""
+    """Serve until the daemon ends; return its exit code."""
     # Handle these signals here until the event loop handles them. Until then, no request is read,
     # so no request needs an answer.
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class ArgumentParser(argparse.ArgumentParser):
-    """Parses arguments. Exits with 2 and a message if stdout does not take the help or the version.
+    """Parses arguments. If stdout cannot take the help or the version, exits with 2 and a message.
 
     `argparse` itself would ignore such a failure, and exit with 0.
     """

@@ -54,14 +54,14 @@ from shelld.lasting.handshake import (
 
 DEFAULT_NAME: Final = "main"
 
-# After a signal, how long to wait until the daemon no longer serves the client.
+# How long to wait after a signal until the daemon no longer serves the client.
 LEAVE_S: Final = 3.0
 # How often to check whether the time `LEAVE_S` is over.
 _POLL_S: Final = 1.0
 
 
 def add_name(parser: argparse.ArgumentParser, *flags: str, **settings: str) -> None:
-    """Add the argument with the name of a daemon."""
+    """Add the argument that names a daemon."""
 
     def name(text: str) -> str:
         try:
@@ -78,8 +78,8 @@ def attach(arguments: Sequence[str]) -> int:
     given = _parser().parse_args(arguments)
     if options or any(name.startswith("SHELLD_") for name in os.environ):
         # Report mistakes in the options here, because nobody sees the daemon's messages. Loading
-        # the parser of options takes time, and the client waits meanwhile. So load the parser only
-        # if there are options.
+        # the option parser takes time, and the client waits while it loads. So load it only if
+        # there are options.
         from shelld.cli.parser import parse_options  # noqa: PLC0415
 
         if parse_options(options).parent_pid is not None:

@@ -2,8 +2,8 @@
 
 The name of the file goes to stdout, unless the file is stdout.
 
-Exit codes: 0 if the bundle was written, 2 for arguments that cannot be used, or if the bundle
-cannot be written.
+Exit codes: 0 if the bundle was written, 2 if the arguments cannot be used, or the bundle cannot be
+written.
 """
 
 from __future__ import annotations

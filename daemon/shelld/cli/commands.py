@@ -23,8 +23,8 @@ SUBCOMMANDS: Final = {
 
 
 def no_such_command(name: str) -> str:
-    """Return the error for an unexpected word: no subcommand has this name, or only options may
-    stand there.
+    """Return the error for an unexpected word. Either no subcommand has this name, or only options
+    are allowed there.
     """
     if name in SUBCOMMANDS:
         return f"{name} is a command, and only options may stand here"

@@ -1,6 +1,6 @@
 """``shelld completion bash|zsh|fish``: print a script that completes shelld's command line.
 
-The script is made from the parsers. It runs no program of shelld, so completion is instant.
+The script is made from the parsers. It does not run shelld, so completion is instant.
 """
 
 from __future__ import annotations

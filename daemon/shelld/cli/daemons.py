@@ -32,8 +32,8 @@ from shelld.lasting.handshake import (
 )
 from shelld.lasting.views import Info, info_of
 
-# How long to wait for a daemon's answer, and for its end. A daemon with a thousand shells ends
-# slowly.
+# How long to wait for a daemon to answer, and to exit. A daemon with a thousand shells takes a
+# while to exit.
 ANSWER_S: Final = 5.0
 STOP_S: Final = 15.0
 
@@ -89,8 +89,8 @@ def stop(arguments: Sequence[str]) -> int:
         try:
             connection.settimeout(STOP_S)
             send(connection, _hello("stop"))
-            # Read the answer. Then wait until the connection ends, because it ends together with
-            # the daemon's process.
+            # Read the answer. Then wait until the connection closes, because this means that the
+            # daemon's process has ended.
             while data := receive(connection)[0]:
                 read_reply(data, name)
         except JoinError as error:

@@ -20,7 +20,7 @@ from shelld.cli.formats import duration
 StreamName = Literal["stdout", "stderr"]
 
 # How long a command must be silent before its progress is shown, and how often the progress is
-# renewed.
+# updated.
 _SILENT_S: Final = 10.0
 _RENEWAL_MS: Final = 1_000
 # The longest wait that the daemon accepts.
@@ -55,15 +55,15 @@ class Display:
         self._is_progress_shown = False
 
     def begin(self) -> None:
-        """Start to measure the time of the command. Call this when the command has started."""
+        """Start measuring how long the command runs. Call this when the command has started."""
         self._begun_at = self._written_at = self._clock()
 
     @property
     def is_one_stream(self) -> bool:
         """Tells whether stdout and stderr are the same file.
 
-        If so, the command must write both streams to one pipe, so that the file has all output in
-        the order in which the command wrote it.
+        If so, the command must write both streams to one pipe. Otherwise, the order of the output
+        in the file could differ from the order in which the command wrote it.
         """
         return _is_open(1) and _is_open(2) and os.path.samestat(os.fstat(1), os.fstat(2))
 
@@ -88,7 +88,7 @@ class Display:
                 self._is_mid_line = not data.endswith(b"\n")
 
     def tick(self) -> None:
-        """Show or renew the progress of a silent command."""
+        """Show or update the progress of a silent command."""
         with self._lock:
             now = self._clock()
             if not self._has_progress or self._is_mid_line or now < self._written_at + _SILENT_S:

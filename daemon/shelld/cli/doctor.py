@@ -71,7 +71,8 @@ _MAX_PROMPT_MS: Final = 5_000
 class Diagnosis(NamedTuple):
     """Holds the result of a check.
 
-    `found` describes the result. `meaning` is its consequence, or "" if the consequence is obvious.
+    `found` describes the result. `meaning` says what follows from the result, or is "" if that is
+    obvious.
     """
 
     check: str
@@ -208,7 +209,7 @@ def _guard(options: Options) -> Diagnosis:
 
 
 def _files(options: Options) -> list[Diagnosis]:
-    """Return a diagnosis for each file that the daemon needs at its start but cannot use."""
+    """Return a diagnosis for each file that the daemon needs when it starts, but cannot use."""
     diagnoses: list[Diagnosis] = []
     if options.guard_rules is not None:
         try:
@@ -226,8 +227,8 @@ def _files(options: Options) -> list[Diagnosis]:
             diagnoses.append(Diagnosis(name, "problem", found, "the daemon does not start"))
         else:
             if not exists:
-                # The check has created the file. If the path is a symbolic link, the check has
-                # created the target of the link, so delete the target.
+                # Delete the file, because the check has created it. If the path is a symbolic link,
+                # the check has created the target of the link.
                 os.unlink(os.path.realpath(path))
     return diagnoses
 

@@ -1,4 +1,4 @@
-"""Converts the end of a command into an exit code, and into words."""
+"""Describes how a command has ended: as an exit code, and in words."""
 
 from __future__ import annotations
 

@@ -3,8 +3,8 @@
 A single argument is a command line. Several arguments are a program and its arguments, as in
 ``shelld explain ls -l``.
 
-Exit codes: 0 for "allow", 1 for "block", 3 for "unresolved", 2 for arguments or files that cannot
-be used, or if stdout cannot be written.
+Exit codes: 0 for "allow", 1 for "block", 3 for "unresolved", 2 if arguments or files cannot be
+used, or stdout cannot be written.
 """
 
 from __future__ import annotations

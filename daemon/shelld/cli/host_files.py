@@ -1,4 +1,4 @@
-"""Adds a configuration to the file of an MCP host, and keeps the other content of the file.
+"""Adds a configuration to the file of an MCP host, and keeps everything else in the file.
 
 Never changes a file that it cannot parse, such as JSON with comments. Never leaves half a file,
 because it writes a new file and then replaces the old one.
@@ -56,7 +56,7 @@ def _read(path: Path) -> str:
 
 
 def _merged_json(path: Path, text: str, snippet: str) -> str:
-    """Add the server of the snippet to the text, in place of an older entry of this server."""
+    """Add the server from the snippet to the text. Replace an older entry of this server."""
     try:
         content: object = json.loads(text, object_pairs_hook=_members) if text.strip() else {}
         ((key, servers),) = json.loads(snippet).items()
@@ -72,7 +72,7 @@ def _merged_json(path: Path, text: str, snippet: str) -> str:
 def _members(pairs: list[tuple[str, object]]) -> dict[str, object]:
     """Return the members of a JSON object.
 
-    Raises ValueError if a name comes twice, because one of the two members would be lost.
+    Raises ValueError if a name occurs twice, because one of the two members would be lost.
     """
     members = dict(pairs)
     if len(members) < len(pairs):
@@ -89,11 +89,11 @@ def _object(path: Path, value: object) -> dict[str, Any]:
 
 
 def _merged_toml(path: Path, text: str, snippet: str) -> str:
-    """Return the text with the snippet at its end."""
+    """Return the text, followed by the snippet."""
     merged = f"{text.rstrip()}\n\n{snippet}\n".lstrip()
     try:
         tomllib.loads(text)
-        # This fails if the file already has the table, because TOML forbids a table to come twice.
+        # This fails if the file already has the table, because a table may occur only once in TOML.
         tomllib.loads(merged)
     except (ValueError, RecursionError):
         raise FileProblem(f"{path} already has an entry for shelld, or is not valid TOML") from None

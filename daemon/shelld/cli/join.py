@@ -1,8 +1,8 @@
 """Joins a lasting daemon, or starts it and then joins it.
 
-Owns the start of the daemon. This process holds the lock (see `directory`) from the search for the
-daemon's socket until the new daemon has its socket. `attach`, and not this module, waits until the
-daemon no longer serves the client.
+Owns the start of the daemon. This process takes the lock (see `lasting.directory`) before it looks
+for the daemon's socket, and holds the lock until it has started the new daemon. `attach`, and not
+this module, waits until the daemon no longer serves the client.
 """
 
 from __future__ import annotations
@@ -164,7 +164,8 @@ def _start(name: str, hello: Hello, options: Sequence[str]) -> socket.socket | N
             try:
                 errors = _spawn(Lasting(name, listener, linger_s), options)
             except OSError as error:
-                # Without its daemon, the socket would look like that of a killed daemon.
+                # Remove the socket, because a socket without a daemon looks like that of a killed
+                # daemon.
                 directory.remove(name, identity)
                 reason = f"cannot start the daemon {name}: {error.strerror}"
                 raise JoinError(2, reason) from error

@@ -1,7 +1,8 @@
-"""Reads commands of one or more lines for `shelld shell`, from a terminal or any other stdin.
+"""Reads commands for `shelld shell`, from a terminal or any other stdin.
 
-On a terminal, readline edits the lines and remembers them until the program ends. A command gets
-more lines until `bash -n` finds the command complete. `bash -n` runs nothing.
+On a terminal, readline edits the lines and remembers them until the program ends. A command may
+have several lines: more lines are read until `bash -n` finds the command complete. `bash -n` runs
+nothing.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import sys
 from typing import Final
 
 _CONTINUES: Final = "> "
-# The messages of bash about a script that ends within quotes, a compound command, or a
+# The messages that bash prints if a script ends inside quotes, a compound command, or a
 # here-document.
 _UNFINISHED: Final = (b"unexpected EOF", b"unexpected end of file", b"delimited by end-of-file")
 # How long to wait for `bash -n`, which takes milliseconds.

@@ -4,8 +4,8 @@ The configuration goes to stdout, so that the user can merge it into the host's 
 this file goes to stderr. With --write, the configuration goes into the file (see `host_files`). The
 configuration is ASCII, so that no locale can spoil it.
 
-Exit codes: 0 if the configuration was printed or written, 2 for arguments that cannot be used, or
-if stdout or the file cannot be written.
+Exit codes: 0 if the configuration was printed or written, 2 if the arguments cannot be used, or
+stdout or the file cannot be written.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _json(value: Any) -> str:
 
 
 def _servers(key: str, **more: Any) -> Callable[[list[str]], str]:
-    """Return a function that makes the usual entry under `key`, with the further members `more`."""
+    """Return a function that makes the usual entry under `key`, and adds the members `more`."""
 
     def snippet(command: list[str]) -> str:
         return _json({key: {NAME: {**more, "command": command[0], "args": command[1:]}}})
@@ -169,7 +169,7 @@ def _absolute(options: Sequence[str]) -> list[str]:
 
 
 def _this_program() -> list[str]:
-    """Return the beginning of a command line that starts shelld from any directory."""
+    """Return the first words of a command line that starts shelld from any directory."""
     program = Path(sys.argv[0])
     if program.name == NAME and program.is_file():
         return [str(program.absolute())]

@@ -38,7 +38,7 @@ _UNITS: Final = {"K": 2**10, "M": 2**20, "G": 2**30}
 
 
 def parse_options(arguments: Sequence[str]) -> Options:
-    """Return the options of the command line, of variables and of a file (see `settings`).
+    """Return the options from the command line, from variables and from a file (see `settings`).
 
     Exits with 0 after --help and --version, and with 2 and the usage for bad options.
     """
@@ -56,7 +56,7 @@ def parse_options(arguments: Sequence[str]) -> Options:
 
         try:
             # If the command line has targets, they replace all targets of the variables and of the
-            # file, because no name of a target may come twice. The same holds for bootstraps.
+            # file, because the name of a target may occur only once. The same holds for bootstraps.
             names = {"targets": "target", "bootstraps": "bootstrap"}
             replaced = {name for dest, name in names.items() if values[dest]}
             words = settings.words(parser, values["config"], os.environ, replaced)

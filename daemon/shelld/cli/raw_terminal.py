@@ -19,7 +19,7 @@ _MAX_SIDE: Final = 1_000
 
 
 class RawTerminal:
-    """Makes the terminal raw for a block. Stdin and stdout must be terminals."""
+    """Makes the terminal raw while a `with` block runs. Stdin and stdout must be terminals."""
 
     def __init__(self) -> None:
         self._client: Client | None = None
@@ -40,7 +40,7 @@ class RawTerminal:
         return options
 
     def attach(self, client: Client, bash_id: str) -> None:
-        """Choose the command whose terminal `resize` changes."""
+        """Tell `resize` which command's terminal to change."""
         self._client, self._bash_id = client, bash_id
 
     def resize(self) -> None:

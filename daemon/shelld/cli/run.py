@@ -1,9 +1,9 @@
 """``shelld run [OPTION ...] -- COMMAND``: run one command, and leave nothing behind.
 
-Starts a daemon for the command, and ends it with the command. Shows output as it comes, byte for
-byte. Passes standard input on to the command. Ctrl-C, SIGTERM, SIGHUP and SIGQUIT end the command
-with all its processes. When the command ends, shelld ends the processes that the command has left
-running. A summary goes to stderr.
+Starts a daemon for the command, and ends the daemon when the command has ended. Shows output as it
+comes, byte for byte. Passes standard input on to the command. Ctrl-C, SIGTERM, SIGHUP and SIGQUIT
+end the command with all its processes. When the command ends, shelld ends the processes that the
+command has left running. A summary goes to stderr.
 
 The exit code is that of the command, or 128 + the number of the signal that ended it. Other exit
 codes are 124 if the command was ended at the time limit, 125 if shelld has failed or has lost
@@ -32,9 +32,9 @@ from shelld.cli.stops import Stops
 from shelld.cli.typed import InputForwarder
 from shelld_client import BashOptions, Client, CommandBlocked, ExitEvent, ShellError
 
-# These options of the daemon suit a single command. Output stays on disk until it is shown, and the
-# command may write faster than it is shown. The user's options come later on the command line, so
-# they win.
+# These options of the daemon suit a single command. Output stays on disk until it is shown, because
+# the command may write output faster than it is shown. The user's options come later on the command
+# line, so they win.
 _OPTIONS: Final = ("--spare-shells=0", "--retain-bytes=4G", "--retain-total-bytes=4G")
 _READ_BYTES: Final = 4 * 2**20
 _MAX_TIMEOUT_S: Final = 10**9
@@ -69,7 +69,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def run_parser() -> argparse.ArgumentParser:
-    """Return the parser of the options of `shelld run`. All other options are the daemon's."""
+    """Return the parser for the options of `shelld run`. All other options are the daemon's."""
     parser = ArgumentParser(
         prog="shelld run",
         usage="%(prog)s [-h] [-q] [-t] [--cwd DIR] [--timeout S] [OPTION ...] -- COMMAND ...",
@@ -130,8 +130,8 @@ class _Run:
         resize = None if self._terminal is None else self._terminal.resize
         self._stops = Stops(own.timeout, resize)
         self._refusal: ShellError | None = None
-        # Why output could not be written, and how many bytes of output the daemon dropped before
-        # they were read.
+        # The reason why output could not be written, and the number of bytes that the daemon
+        # dropped before this program read them.
         self._unwritten: OutputLost | None = None
         self._lost = 0
 
@@ -214,12 +214,12 @@ class _Run:
         self._display.say(f"shelld: {how} after {took}, peak memory {peak}", tone)
 
     def _is_timed_out(self, exited: ExitEvent) -> bool:
-        # The time limit may pass while the output of an ended command is still being written. Such
-        # a command was not ended by the limit.
+        # The command may end before the time limit, and its output may still be written when the
+        # limit passes. Such a command was not ended by the limit.
         return self._stops.is_timed_out and exited.status == "killed"
 
     def _end_leftovers(self, client: Client, exited: ExitEvent) -> None:
-        """End the processes that the command has left, and report them, even with --quiet."""
+        """End and report the processes that the command has left running, even with --quiet."""
         if exited.leftover:
             names = ", ".join(map(name_of, exited.leftover))
             survivors = client.kill_shell(exited.bash_id).survivors

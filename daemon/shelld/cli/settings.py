@@ -1,4 +1,4 @@
-"""Reads the daemon's options from variables and from a file, as words of a command line.
+"""Reads the daemon's options from variables and a file, and makes words of a command line.
 
 These words come before the words of the command line. The order is: the file, the variables, the
 command line. If an option occurs several times, its last occurrence wins. This module checks all
@@ -56,7 +56,7 @@ def variable_of(name: str) -> str:
 
 
 def is_path(action: argparse.Action, text: str) -> bool:
-    """Return whether `text`, as the value of an option, is a path. An empty text is not a path."""
+    """Return whether the value `text` of an option is a path. An empty text is not a path."""
     may_be = action.metavar in _PATHS or (action.metavar == "POLICY" and text not in _MODES)
     return may_be and text != ""
 

@@ -1,4 +1,4 @@
-"""``shelld shell [OPTION ...]``: a prompt over one session, to try things.
+"""``shelld shell [OPTION ...]``: an interactive prompt for one session, to try things.
 
 Starts a daemon of its own, with the given options of shelld. Each command runs in the foreground of
 the session, so the directory, the variables and the functions are kept. Ctrl-C ends the running
@@ -6,8 +6,8 @@ command, Ctrl-D leaves. Without a terminal, the commands come from standard inpu
 shown. The commands get no input. A line that begins with a colon and a letter is a command of the
 prompt itself, such as ``:help``.
 
-The exit code is that of the last command, as with bash, 125 if shelld has failed, or 2 for bad
-arguments.
+As with bash, the exit code is that of the last command. It is 125 if shelld has failed, and 2 for
+bad arguments.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ class _Shell:
             strip_ansi=False,
             merge=self._display.is_one_stream,
         )
-        # If Ctrl-C interrupts the block, the end of the block kills the command.
+        # If Ctrl-C interrupts the `with` block, leaving the block kills the command.
         with output:
             for item in output:
                 if isinstance(item, OutputEvent):

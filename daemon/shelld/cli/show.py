@@ -18,8 +18,7 @@ def show(text: str, exit_code: int) -> int:
         sys.stdout.write(text + "\n")
         sys.stdout.flush()
     except OSError as error:
-        # If `sys.stdout` were kept, the interpreter would try to write the unwritten text again
-        # when it ends.
+        # With the old `sys.stdout`, the interpreter would try again to write the text when it ends.
         sys.stdout = None
         return refuse(f"cannot write to stdout: {error.strerror}")
     return exit_code

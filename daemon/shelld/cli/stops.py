@@ -49,7 +49,7 @@ class Stops:
         _start(threading.Thread(target=self._watch))
 
     def begin(self, client: Client, bash_id: str) -> None:
-        """Choose the command to end, and start to count its time.
+        """From now on, end this command on signals. Start its time limit.
 
         Before this call, a signal ends the process.
         """
@@ -90,6 +90,6 @@ class Stops:
 
 
 def _start(thread: threading.Thread) -> None:
-    # The process does not wait for these threads at its end.
+    # When the process ends, it does not wait for these threads.
     thread.daemon = True
     thread.start()

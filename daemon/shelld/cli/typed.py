@@ -1,8 +1,8 @@
 """Passes on standard input to a command as the input arrives.
 
 Owns descriptor 0. Passes on each block of input before it reads more input. So it waits while the
-command's queue in the daemon is full. In the background of a terminal, it reads nothing, so that
-the terminal does not stop the process.
+command's queue in the daemon is full. While this process is in the background of its terminal, it
+reads nothing, because the terminal would stop it.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from shelld_client import (
 )
 
 _READ_BYTES: Final = 64 * 1024
-# The first and the longest pause between two attempts to write while the daemon's queue is full.
-# The queue holds 1 MiB.
+# While the daemon's queue is full, a write is tried again after a pause. The pauses grow from the
+# first value to the second. The queue holds 1 MiB.
 _FIRST_PAUSE_S: Final = 0.01
 _LONGEST_PAUSE_S: Final = 0.25
 
@@ -43,7 +43,7 @@ class InputForwarder:
         self._refused = refused
 
     def start(self) -> None:
-        """Start the thread. The process does not wait for the thread at its end."""
+        """Start the thread. When the process ends, it does not wait for the thread."""
         threading.Thread(target=self._run, daemon=True).start()
 
     def _run(self) -> None:

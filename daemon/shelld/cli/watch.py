@@ -1,6 +1,6 @@
 """``shelld watch [-n LINES] [NAME]``: show the shells of a lasting daemon.
 
-Owns the connection to the daemon, and asks for one view of its shells after the other. Never
+Owns the connection to the daemon. Asks for views of the daemon's shells, one after the other. Never
 attaches to the daemon, so it does not disturb the daemon's client. On a terminal, it shows a
 picture that changes (`watch_screen`). Otherwise, it prints changes as lines (`watch_lines`).
 
@@ -45,8 +45,8 @@ from shelld.lasting.handshake import (
 )
 from shelld.lasting.views import MAX_LINES, MAX_SHELLS, View, ViewRequest, decoded, encoded
 
-# How long to wait for the first answer, how long to pause between two views, and after what time
-# without an answer the daemon counts as silent.
+# How long to wait for the first answer, how long to pause between two views, and how long the
+# daemon may send nothing before it counts as silent.
 ANSWER_S: Final = 5.0
 PAUSE_S: Final = 0.5
 SILENT_S: Final = 5.0

@@ -22,7 +22,7 @@ from shelld.lasting.views import View, ViewRequest, WatchedShell
 
 # If the daemon has sent nothing for this time, the picture says that the daemon is silent.
 _SILENT_S = 5.0
-# The signals that end the program, by an exception.
+# The signals that end the program: their handlers raise an exception.
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -61,11 +61,11 @@ def on_screen(name: str, lines: int) -> Generator[ScreenSight]:
 
 @contextmanager
 def _held_back(*signals: signal.Signals) -> Generator[None]:
-    """Let signals take effect only after the block, which writes to the terminal.
+    """Delay signals until the end of the block, because the block writes to the terminal.
 
-    The handler of SIGTSTP also writes to the terminal, and Python refuses a write within another
-    one. The handlers in `_ENDING` raise exceptions, which would leave a change of the screen half
-    done.
+    The handler of SIGTSTP also writes to the terminal, and Python refuses to begin a write during
+    another write. The handlers in `_ENDING` raise exceptions, which would leave a change of the
+    screen half done.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
     try:
@@ -107,7 +107,7 @@ def picture(name: str, view: View, silent_s: float, height: int) -> list[Text]:
     shown = 0
     for shell in view.shells:
         rows = [*_rows(shell)]
-        # Keep the last line for the number of shells that do not fit.
+        # Reserve the last line, which shows the number of shells that do not fit.
         if len(lines) + len(rows) > height - 1:
             break
         lines += rows

@@ -20,7 +20,7 @@ from shelld.output.text import JoinedText, Piece, begins_within_line, read_text
 from shelld.shells.shell import Shell
 from shelld_protocol.event_methods import Event, OutputEvent, ScreenEvent
 
-# So many ports or processes take more memory than the rest of their event.
+# This number of ports or processes takes more memory than the rest of their event.
 _ITEMS_PER_WEIGHT: Final = 4
 
 
@@ -63,7 +63,7 @@ class Entry(Protocol):
 class FactEntry(NamedTuple):
     """An event that is kept with all its members.
 
-    Events of output and of screens have entries of other types.
+    Output events and screen events have entries of other types.
     """
 
     bash_id: str
@@ -87,7 +87,7 @@ class FactEntry(NamedTuple):
 class OutputEntry(NamedTuple):
     """An event of output, which is a range of a stream.
 
-    `skipped` bytes before the range were not sent.
+    Just before the range, `skipped` bytes were not sent.
 
     `strip`, `stop`, `max_bytes` and `final` are the arguments of the first read, so that a later
     read returns the same text.
@@ -120,7 +120,7 @@ class OutputEntry(NamedTuple):
         return self.with_text(header, piece.text, piece.dropped)
 
     def _rest(self) -> Piece:
-        """Return the text that is left of the range.
+        """Return the text of the bytes in the range that still exist.
 
         Call this if bytes in the range or after it were lost.
         """
@@ -182,7 +182,7 @@ class Rows(NamedTuple):
 class ScreenEntry:
     """A change of a screen.
 
-    `screens` has all rows of each shell's screen, as the last change of that screen has left them.
+    `screens` has all rows of each shell's screen after its last change.
 
     If the journal is sent again, only the event of a screen's last change has rows. This event has
     all rows of the screen.

@@ -1,11 +1,10 @@
-"""Follows the output, the end and the leftover processes of one shell for one subscription.
+"""Follows one shell for one subscription: the shell's output, its end, and its leftover processes.
 
-Owns the offsets up to which output was sent, and a pin that retains the shell until its events were
-sent. Never moves the read position that ``bash`` and ``bash_output`` share.
+Owns the offset up to which each stream was sent. Also owns a pin, which retains the shell until its
+events were sent. Never moves the read position that ``bash`` and ``bash_output`` share.
 
-Invariants: the event about the end is sent exactly once. After that event, only events about
-leftover processes come. An event about a prompt, a port or a screen is sent after all earlier
-output.
+Invariants: the exit event is sent exactly once. After that event, only events about leftover
+processes come. An event about a prompt, a port or a screen is sent after all earlier output.
 """
 
 from __future__ import annotations
@@ -33,11 +32,10 @@ from shelld_protocol.event_methods import (
     LeftoverEvent,
 )
 
-# The time for which followers may go on after the end of a command, for example to see its last
-# screen.
+# How long followers may go on after a command has ended, for example to see its last screen.
 LAST_LOOKS_S: Final = 1.0
-# How many bytes of output are sent before other tasks can run. This is two milliseconds of work.
-# The event loop must also read the output of a command that writes at full speed, not only send it.
+# How many bytes of output are sent before other tasks can run. This is two milliseconds of work. If
+# a command writes at full speed, the event loop must not only send the output, but also read it.
 _TURN_BYTES: Final = 512 * 1024
 
 
@@ -59,24 +57,25 @@ class Feed:
             "stderr": shell.stderr,
         }
         self._positions = {name: each.read_position for name, each in self._streams.items()}
-        # The number of skipped bytes of each stream since its last event, and the total number for
-        # both streams.
+        # For each stream, the number of bytes skipped since its last event. Then the total number
+        # of skipped bytes of both streams.
         self._skipped: dict[StreamName, int] = dict.fromkeys(self._streams, 0)
         self._skipped_in_all = 0
         # The number of bytes that had been written when the output was last sent.
         self._seen = sum(self._positions.values())
         self._sending = anyio.Lock()
         # The leftover processes in the last event about leftover processes. This is None if only
-        # the event about the end has named leftover processes so far.
+        # the exit event has named leftover processes so far.
         self._told_leftover: list[int] | None = []
-        # This is set when the event about the end was sent, or can no longer be sent.
+        # This is set when the exit event was sent, or can no longer be sent.
         self.end_told = anyio.Event()
         self._is_closed = False
         self._scope: anyio.CancelScope | None = None
-        # The scope of the followers' last looks, after the end of the command.
+        # The cancel scope in which the followers look for a last time after the command has ended.
         self._last_looks: anyio.CancelScope | None = None
         self._followers: list[Callable[[], Awaitable[None]]] = []
-        # Whether the end left processes that no event names. They may end before `_send_end`.
+        # Whether the command has left processes behind, which no event has named yet. They may end
+        # before `_send_end`.
         self._has_untold_leftover = False
         if "leftover" in self._options.events and "exit" not in self._options.events:
             self.add_follower(self._note_leftover)
@@ -102,7 +101,8 @@ class Feed:
                         # A failing follower must not delay the output.
                         tasks.start_soon(faults.keep_running, run, "a follower of a shell")
                     await self._follow_output()
-                    # The followers also see the end, and one of them may have a last event to send.
+                    # The followers also notice that the shell has ended, and one of them may have a
+                    # last event to send.
                     looks_s = 0 if self.subscription.is_hurried else LAST_LOOKS_S
                     tasks.cancel_scope.deadline = anyio.current_time() + looks_s
                     self._last_looks = tasks.cancel_scope
@@ -118,7 +118,7 @@ class Feed:
         self.close()
 
     def hurry(self) -> None:
-        """Send the event about the end as soon as possible. See `Subscription.hurry`."""
+        """Send the exit event as soon as possible. See `Subscription.hurry`."""
         if self._last_looks is not None:
             self._last_looks.cancel()
 
@@ -134,7 +134,7 @@ class Feed:
 
     @property
     def interval_s(self) -> float:
-        """The time between two events of one kind."""
+        """The time between two events of the same kind."""
         return self._options.interval_ms / 1000
 
     @property
@@ -168,7 +168,10 @@ class Feed:
             await checkpoint()
 
     async def _wait_for_output(self) -> None:
-        """Wait for output, for the end, or for a client that can now learn of skipped output."""
+        """Wait for new output, for the end of the shell, or until a slow client reads again.
+
+        A client that reads again can learn how much output was skipped.
+        """
         shell = self.shell
 
         def has_news() -> bool:
@@ -199,7 +202,7 @@ class Feed:
         # Output that arrives during this call is for the next call.
         stop = self._streams[name].store.written
         turn_ends = self._positions[name] + _TURN_BYTES
-        # The event about the end tells how much was skipped in all.
+        # The exit event tells the total amount of skipped output.
         while self._positions[name] < stop or (self._skipped[name] and not is_last):
             if not await self._may_send(stop - self._positions[name]):
                 self._skip(name, stop, is_last=is_last)
@@ -260,7 +263,7 @@ class Feed:
     async def send_fact(self, method: str, event_type: type[Event], **facts: object) -> None:
         """Send an event, after the output that came before it.
 
-        Do nothing after the event about the end.
+        Do nothing after the exit event.
         """
         await self.send_output()
         if not self.end_told.is_set():
@@ -271,7 +274,7 @@ class Feed:
     ) -> bool:
         """Send the earlier output, and then the rows that have changed.
 
-        Do nothing after the event about the end.
+        Do nothing after the exit event.
 
         `lines`: the rows that have changed. If the client does not know the screen, `lines` has all
         rows. `changed`: the numbers of the rows in `lines`. `since`: the result of `shown_rows`
@@ -328,8 +331,8 @@ class Feed:
                 # To a client, this is the last event, even if the shell is not empty yet.
                 self._note_last_event()
         if leftover or self._has_untold_leftover:
-            # A later event must report which of these processes are left, even if none of them is
-            # left.
+            # A later event must report which of these processes still run, even if none of them
+            # does.
             self._told_leftover = None
         self.end_told.set()
 
@@ -362,7 +365,8 @@ class Feed:
             # before the shell is empty.
             if pids != self._told_leftover and (pids or shell.is_empty):
                 if pids and not await self.subscription.wait_for_room():
-                    # The list may be long. Later changes come in the same event.
+                    # The list may be long, so wait for the client. The next event includes all
+                    # changes that happen during this wait.
                     await self.subscription.wait_for_slow_client(shell, lambda: shell.is_empty)
                     continue
                 self._publish("shell/leftover", LeftoverEvent, leftover=pids)
@@ -378,7 +382,8 @@ def _newest_line(store: StreamStore, start: int, stop: int) -> int:
     """Return the offset at which the last line before `stop` begins. If no line end is found,
     return the offset after the last whole unit.
     """
-    # Begin early enough to see the beginning of a control string that surrounds a line end.
+    # A line end may be inside a control string. Read from far enough back to see where the string
+    # begins.
     begin = max(start, stop - 2 * MAX_SEQUENCE_BYTES)
     kept = store.read(begin, stop - begin)
     data = kept.data[: max(0, stop - kept.start)]

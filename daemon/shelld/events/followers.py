@@ -41,8 +41,8 @@ from shelld_protocol.structs import Listener, Prompt
 _PORTS_ANYWAY_S: Final = 30.0
 # The maximum time for a capture, if a program writes faster than its screen can be shown.
 _SCREEN_LOOK_S: Final = 0.5
-# The pauses before another attempt if no helper process can show the screen: while the shell runs,
-# and after its end.
+# If no helper process can show the screen, the follower tries again after a pause. The first value
+# is for a running shell, and the second is for a shell that has ended.
 _SHORTAGE_PAUSE_S: Final = 1.0
 _LAST_SHORTAGE_PAUSE_S: Final = 0.1
 
@@ -80,8 +80,8 @@ class PromptFollower:
                 await self._tell(found)
             self._told = identity
         if self._told is not None and not shell.has_ended:
-            # After the last look, the input was closed, perhaps while the event about the prompt
-            # was being sent.
+            # The input was closed after the last look, perhaps while the event about the prompt was
+            # being sent.
             await self._tell(None)
             self._told = None
 
@@ -121,8 +121,8 @@ class PortFollower:
             def has_news(seen: int = seen) -> bool:
                 return watch.count != seen
 
-            # Do not look at the ports every time, because a search for the owners of sockets takes
-            # much longer.
+            # Do not look at the ports every time, because finding the owners of sockets takes much
+            # longer than this.
             basis = await pauses.look(basis_of_ports, shell)
             now = None if basis is None else (shell.output.written, basis)
             if now is None or now != known or anyio.current_time() >= ports_due_at:
@@ -130,7 +130,8 @@ class PortFollower:
                 found = await listening_ports(shell, pauses, watch)
                 if found != self._told:
                     if not await self._feed.subscription.wait_for_room():
-                        # The list may be long. The next look finds the changes during this wait.
+                        # The list may be long, so wait for the client. After this wait, look again,
+                        # because the ports may have changed.
                         await _wait_for_slow_client(self._feed)
                         known = None
                         continue
@@ -147,7 +148,7 @@ class ScreenFollower:
     def __init__(self, screens: Screens, feed: Feed) -> None:
         self._screens = screens
         self._feed = feed
-        # The result of `_drawn` before the last capture that succeeded.
+        # The result of `_drawn` before the last successful capture.
         self._told = (-1, -1)
 
     async def run(self) -> None:
@@ -164,7 +165,7 @@ class ScreenFollower:
             return self._told != _drawn(terminal, store)
 
         # A slow client gets the last screen only if it reads soon, because the feed cancels this
-        # loop `LAST_LOOKS_S` after the end.
+        # loop `LAST_LOOKS_S` after the shell has ended.
         while not shell.has_ended or has_news():
             drawn = _drawn(terminal, store)
             pause_s = feed.interval_s
@@ -216,11 +217,11 @@ async def _look(screen: Screen, feed: Feed, least: int) -> bool:
         }
         if await feed.send_screen(facts, view.lines, view.changed, shown):
             return True
-        # Meanwhile a client has continued the subscription, and this client needs all rows.
+        # During the capture, a client has continued the subscription. This client needs all rows.
 
 
 def _drawn(terminal: TerminalInput, store: StreamStore) -> tuple[int, int]:
-    """Return how many bytes were written, and the number of the last resize of the terminal.
+    """Return how many bytes were written, and the number of the terminal's last resize.
 
     The screen depends on both.
     """
@@ -228,6 +229,6 @@ def _drawn(terminal: TerminalInput, store: StreamStore) -> tuple[int, int]:
 
 
 async def _pause(shell: Shell, seconds: float) -> None:
-    """Wait at most `seconds` for the end of a shell."""
+    """Wait until a shell ends, but at most `seconds`."""
     with anyio.move_on_after(seconds):
         await shell.wait_until(lambda: shell.has_ended)

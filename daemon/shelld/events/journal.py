@@ -3,7 +3,7 @@
 Each event has a weight, which stands for its size in memory.
 
 Invariants: the numbers of the kept events are consecutive. The last of these numbers is `newest`.
-The weights of the kept events are `limit` in all, or less, unless only one event is kept.
+The total weight of the kept events is at most `limit`, unless only one event is kept.
 """
 
 from __future__ import annotations

@@ -9,10 +9,10 @@ Invariants:
   continues the subscription names a number, and gets the events after this number again. If the
   client then does not read while 10,000 events follow, it loses the oldest events. Events that list
   many ports or processes count as several events.
-* While `MAX_QUEUED_BYTES` or more bytes wait for the client to read them, events of output, of
-  screens, of ports and of leftover processes are not sent, except the last event of a shell. Any
-  other event is sent whether the client reads or not. So a client that does not read costs little
-  memory, and delays no command.
+* While `MAX_QUEUED_BYTES` or more bytes wait for the client to read them, no events about output,
+  screens, ports and leftover processes are sent, except the last event of a shell. All other events
+  are sent, whether the client reads or not. So a client that does not read costs little memory, and
+  delays no command.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ from shelld_protocol.event_methods import (
 
 # If this number of bytes waits for the client, no output is sent.
 MAX_QUEUED_BYTES: Final = 1024 * 1024
-# The time for which output waits until the client reads. After this time, the output is skipped. A
-# client that reads 4 MiB/s loses nothing.
+# How long output waits for the client to read. After this time, the output is skipped. A client
+# that reads 4 MiB/s loses nothing.
 PATIENCE_S: Final = 0.25
 # How many events of the journal are sent before other tasks can run.
 _REPLAYED_IN_A_ROW: Final = 16
@@ -130,7 +130,7 @@ class Subscription:
         self.options = options
         self._recipient = recipient
         self._request_id = request_id
-        # Whether the subscription was not over yet when the present client continued it.
+        # Whether the subscription was still going on when the present client continued it.
         self._must_tell_over = False
         self._start_task = start_task
         # The last published rows of each screen. They are kept until the shell is forgotten.
@@ -172,7 +172,7 @@ class Subscription:
     async def wait_for_slow_client(self, shell: Shell, is_enough: Callable[[], bool]) -> None:
         """Wait until the client can take more output, however long that takes.
 
-        News of the shell also ends this wait, if `is_enough` then returns True.
+        If the shell has news and `is_enough` returns True, the wait ends as well.
         """
         async with anyio.create_task_group() as tasks:
 
@@ -205,8 +205,8 @@ class Subscription:
                     await self._recipient.wait_until_read()
                 finally:
                     self._patient.discard(wait)
-        # Until there is room again, later output is skipped without a wait. This avoids a delay of
-        # the event about the end of a shell.
+        # Until there is room again, later output is skipped without a wait. Otherwise, the exit
+        # event of a shell would be delayed.
         self._is_slow = self._recipient.backlog >= MAX_QUEUED_BYTES
         return not self._is_slow
 
@@ -259,7 +259,7 @@ class Subscription:
                 self._replay_later()
 
     async def flush(self) -> None:
-        """Wait until all events were sent, or were left out because the client is slow."""
+        """Wait until each event was sent, or was left out because the client is slow."""
         while self._sent < self._journal.newest and not self._is_closed:
             if self._replayed is not None:
                 await self._replayed.wait()

@@ -4,9 +4,9 @@ Owns the subscriptions. A subscription to all shells, or to a session, lives unt
 it. A subscription to a single shell is over when the last event of the shell was sent. It is then
 kept until the shell is forgotten, so that a client can continue it. A subscription that is over
 does not count towards `MAX_SUBSCRIPTIONS`. The number of such subscriptions is at most `MAX_OVER`,
-and the weight of their events is at most `MAX_OVER_WEIGHT` in all. Beyond these limits, the
-subscriptions that ended first are removed. A subscription whose events are being sent again stays,
-and its shell also stays.
+and the total weight of their events is at most `MAX_OVER_WEIGHT`. Beyond these limits, the
+subscriptions that ended first are removed. While events of a subscription are being sent again, the
+subscription and its shell stay.
 
 Invariant: a new shell has its feeds before it can write, end or be forgotten.
 """
@@ -41,16 +41,18 @@ class Subscriptions:
     def __init__(self, manager: Manager) -> None:
         self._manager = manager
         self._numbers = itertools.count(1)
-        # The end of all names. It differs from daemon to daemon, because a client may continue a
-        # subscription after another daemon has taken the place of a target's lost daemon.
+        # The suffix of the names of all subscriptions. It differs from daemon to daemon. The reason
+        # is that a target's daemon may be lost, and a client may try to continue a subscription of
+        # this daemon at the daemon that replaces it.
         self._mark = os.urandom(4).hex()
         self._all: dict[str, Subscription] = {}
         # The names of the subscriptions that have an idempotency key.
         self._by_key: dict[str, str] = {}
         # The feeds of subscriptions that are not over.
         self._feeds: dict[str, set[Feed]] = {}
-        # The subscriptions that are over, in the order of their ends, and the weight of the events
-        # that each keeps. A subscription whose events are being sent again is not among them.
+        # The subscriptions that are over, in the order in which they ended, and the weight of the
+        # events that each keeps. While events of a subscription are being sent again, it is not
+        # among them.
         self._over: dict[str, int] = {}
         self._over_weight = 0
         # The names of the subscriptions to a single shell, by the id of the shell.
@@ -97,7 +99,7 @@ class Subscriptions:
             return
         self._feed(subscription, shell)
         if subscription.options.bash_id is not None:
-            # The subscription may have begun before its shell.
+            # The subscription may have begun before its shell had an id.
             subscription.options = replace(subscription.options, bash_id=shell.id)
             self._names.setdefault(shell.id, set()).add(subscription.name)
 
@@ -112,7 +114,7 @@ class Subscriptions:
         """Return the subscription that has an idempotency key; None if there is none."""
         found = self._all.get(self._by_key.get(key, ""))
         if found is not None and self._has_expired(found):
-            # Another subscription may get the key.
+            # Remove the subscription, so that a new one can get the key.
             self.remove(found.name)
             return None
         return found
@@ -169,16 +171,15 @@ class Subscriptions:
             each.lose_client()
 
     async def settle(self) -> None:
-        """Wait until all shells have ended, and all events up to their ends were sent."""
+        """Wait until all shells have ended, and all events up to the exit events were sent."""
         for feed in [each for feeds in self._feeds.values() for each in feeds]:
             await feed.end_told.wait()
         for subscription in list(self._all.values()):
-            # A client may be getting earlier events again. The events about the ends come after
-            # them.
+            # If a client is getting earlier events again, the exit events come after these.
             await subscription.flush()
 
     def hurry(self) -> None:
-        """Skip long output from now on, and wait for no client, because the daemon ends soon."""
+        """Skip long output and do not wait for clients from now on: the daemon ends soon."""
         for each in self._all.values():
             each.hurry()
         for feeds in self._feeds.values():

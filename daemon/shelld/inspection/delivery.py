@@ -1,9 +1,9 @@
-"""Finds out whether input is still on its way to a program behind relays, or output from it.
+"""Finds out whether bytes are on their way to a program behind relays, or from this program.
 
 Bytes that a relay writes to a terminal arrive a moment later. During this moment, the relay sleeps
 again already, and the program that will get the bytes still sleeps in its read. So both seem to
-wait for input. In the same way, a program that has asked sleeps already, and the relay that will
-pass on the question still sleeps.
+wait for input. In the same way, a program that has written a question sleeps already while the
+relay that will pass on the question still sleeps.
 """
 
 from __future__ import annotations
@@ -38,10 +38,9 @@ class Hop(NamedTuple):
 
 
 def wait_on(member: Member, source: Source) -> tuple[Wait, int] | None:
-    """Return the wait in which a process sleeps until it can read a source, and the descriptor from
-    which the process will read the source.
+    """Return how a process waits to read a source, and the descriptor that it will read.
 
-    Returns None if the process does not wait for the source.
+    Returns None if the process does not sleep until it can read the source.
     """
     about = member.process
     if about is None:
@@ -64,7 +63,7 @@ def is_on_its_way(hops: Sequence[Hop]) -> bool:
     its input from the hop before it.
 
     Looks at the hops in the order in which input passes them. A relay that sleeps has passed on all
-    input that it has read. If, after that, the terminal behind the relay is empty and the next
+    input that it has read. If the terminal behind the relay is empty after that, and the next
     process sleeps, all input has arrived at the next process.
     """
     for number, (member, source) in enumerate(hops):
@@ -82,8 +81,8 @@ def is_on_its_way(hops: Sequence[Hop]) -> bool:
 def has_unread_output(hops: Sequence[Hop], members: Sequence[Member]) -> bool:
     """Return whether output is still on its way from the last of `hops` to the first.
 
-    The last of the hops sleeps, so it has written all of its output. If, after that, a relay has
-    nothing to read from the terminal behind it, and sleeps, it has passed on this output.
+    The last of the hops sleeps, so it has written all of its output. If a relay has nothing to read
+    from the terminal behind it after that, and sleeps, it has passed on this output.
     """
     for hop in reversed(hops[1:]):
         for member in members:
@@ -101,7 +100,9 @@ def has_unread_output(hops: Sequence[Hop], members: Sequence[Member]) -> bool:
 
 
 def _master_of(member: Member, source: Source) -> int | None:
-    """Return the descriptor of the master side of a terminal if a process waits to read it."""
+    """If a process waits to read the master side of a terminal, return the descriptor of the master
+    side.
+    """
     for wait, descriptor in (member.reads or {}).get((TERMINAL_MASTER,), ()):
         with contextlib.suppress(OSError):
             if (inner_terminal(wait.proc_dir, descriptor),) == source.file:
@@ -120,7 +121,7 @@ def _is_readable(pid: int, descriptor: int, source: Source) -> bool:
         copy = -1
         process = os.pidfd_open(pid)
         try:
-            # To open the descriptor by its path in /proc would make a new terminal.
+            # Opening the descriptor by its path in /proc would make a new terminal.
             copy = ctypes.CDLL(None).syscall(_PIDFD_GETFD, process, descriptor, 0)
             if copy < 0 or (inner_terminal("/proc/self", copy),) != source.file:
                 return False

@@ -1,7 +1,7 @@
 """Finds out which files processes have open.
 
 This module never touches a file on a disk or a remote file system. If the server of a file system
-does not answer, even stat(2) blocks, and would block the event loop. The terminals and pipes that
+does not answer, even stat(2) blocks. This would block the event loop. The terminals and pipes that
 this package looks for are on file systems without a server. The same is true of /proc.
 """
 
@@ -69,8 +69,8 @@ def access_mode(proc_dir: str, descriptor: int | str) -> int:
 def _is_in_memory(proc_dir: str, descriptor: int, known: int | None) -> bool:
     """Return whether a file is on a file system in memory. Raises OSError.
 
-    Looks for the mount in the mount namespaces of the process and of this daemon, because the
-    process may have inherited the file from our namespace and entered another namespace since then.
+    Looks for the mount in two mount namespaces: that of the process, and that of this daemon. The
+    process may have inherited the file from our namespace, and then have entered another one.
     """
     if (mount := mount_of(proc_dir, descriptor)) is None:
         return False

@@ -1,9 +1,9 @@
 """Finds out whether a command waits for input, or has been stopped.
 
 The proof comes from the kernel, which shows that a process of the command sleeps until it can read
-from the command's terminal or open stdin. The text of the output proves nothing. The kernel does
-not show everything, for example about programs of another user. In such cases, silence and the
-modes of the terminal can make a wait likely, but can never prove it.
+from the command's terminal, or from its stdin if that is open. The text of the output proves
+nothing. The kernel does not show everything, for example about programs of another user. In such
+cases, silence and the modes of the terminal can make a wait likely, but can never prove it.
 
 A program such as script or tmux reads the terminal only to pass the input on. Such a program does
 not count, but the programs behind it do.
@@ -42,7 +42,7 @@ _REMOTE: Final = frozenset(
         *("qemu-kvm", "firecracker", "picocom", "minicom", "tio", "cu"),
     }
 )
-# The names of the emulators of all kinds of machines begin with this.
+# QEMU has an emulator for each kind of machine. The names of all of them begin with this.
 _EMULATOR: Final = "qemu-system-"
 # These programs pass their input on to another machine once they have a connection. Before they
 # have a connection, they ask for input themselves, or pass it on to programs of this machine.
@@ -86,8 +86,8 @@ class InputState(NamedTuple):
 
 
 class _Budget:
-    """The processor time that is left for one look. Processes that are not examined in this time do
-    not count.
+    """Measures the processor time that is left for one look. Processes that are not examined in
+    this time do not count.
     """
 
     def __init__(self) -> None:
@@ -101,8 +101,8 @@ class _Budget:
 def look(top: int, input_state: InputState | None, silent_s: float) -> Seen:
     """Look once at the processes of a command.
 
-    `top` is the pid of the command's bash. `input_state` is None if the command takes no input.
-    `silent_s`: the time for which the command has not written anything.
+    `top` is the pid of the command's bash. `input_state` is the input of the command, or None if
+    the command takes no input. `silent_s`: how long the command has not written anything.
     """
     budget = _Budget()
     if input_state is None:
@@ -194,8 +194,8 @@ def _reader(members: list[Member], input_state: InputState, budget: _Budget) -> 
 
 
 def _is_remote(program: str, *, has_far_end: bool) -> bool:
-    """Return whether the name of a program says that it passes its input on to a program that the
-    daemon cannot see.
+    """Return whether a program's name shows that the program passes its input on to another
+    program, which the daemon cannot see.
     """
     is_emulator = program.startswith(_EMULATOR)
     return is_emulator or program in _REMOTE or (has_far_end and program in _REMOTE_IF_CONNECTED)
@@ -223,8 +223,8 @@ def _has_far_end(member: Member, budget: _Budget) -> bool:
 
 
 def _hidden_reader(members: list[Member], source: Source) -> Found | None:
-    """Return a process that may wait for the input: it cannot be inspected, and it sleeps in the
-    foreground, or its state cannot be seen.
+    """Return a process that cannot be inspected, but may wait for the input. Such a process sleeps
+    in the foreground, or its state is hidden as well.
     """
     if _is_relayed(members, source):
         return None

@@ -43,7 +43,7 @@ TERMINAL_MASTER: Final = os.makedev(5, 2)
 _LINKS_OF_ONE_THREAD: Final = 3
 # The first of the major numbers of pseudo-terminals.
 _PTS_MAJOR: Final = 136
-# The beginnings of the names of protocols that reach only this system.
+# The prefixes of the names of protocols that reach only this system.
 _LOCAL_PROTOCOLS: Final = (b"UNIX", b"NETLINK")
 _TIMER_FILE: Final = "anon_inode:[timerfd]"
 _UNSET_TIMER: Final = re.compile(rb"^it_value: \(0, 0\)", re.MULTILINE)
@@ -114,15 +114,15 @@ def _state_of_another_thread(pid: int) -> bytes:
 
 
 def threads_of(pid: int) -> list[str]:
-    """Return the ids of the threads of a process. The first thread comes first. Raises OSError."""
+    """Return the ids of a process's threads. The first thread comes first. Raises OSError."""
     path = f"/proc/{pid}/task"
     # The link count of this directory is the number of threads plus two. So one stat(2) shows
-    # whether there is only one thread, and is faster than a list of the directory.
+    # whether there is only one thread. This is faster than listing the directory.
     return [str(pid)] if os.stat(path).st_nlink == _LINKS_OF_ONE_THREAD else os.listdir(path)
 
 
 def waits(pid: int, is_spent: Callable[[], bool] = lambda: False) -> Iterator[Wait]:
-    """Yield the waits of the threads of a process, until `is_spent` returns True.
+    """Yield the waits of a process's threads, until `is_spent` returns True.
 
     Raises PermissionError or FileNotFoundError if no thread can be seen, and another OSError if the
     process ends during the call.
@@ -148,8 +148,8 @@ def waits(pid: int, is_spent: Callable[[], bool] = lambda: False) -> Iterator[Wa
             # A 32-bit program has other numbers for its calls.
             continue
         if thread != str(pid) and _is_held(proc_dir):
-            # A tracer such as a debugger may hold a thread at the beginning of a call, so that the
-            # thread does not wait in the call.
+            # A tracer such as a debugger may hold a thread at the beginning of a call. The thread
+            # does not wait in the call then.
             continue
         # During the look, another thread may unmap memory or close a descriptor. An argument of the
         # call may also be an invalid address.
@@ -210,7 +210,7 @@ def file_behind(
 
 
 def network_sockets(wait: Wait) -> set[int]:
-    """Return the inodes of the network sockets from which a thread waits to read.
+    """Return the inodes of the network sockets that a thread waits to read.
 
     Sockets of all protocols count, because data can come over Bluetooth, from the host of a virtual
     machine, or in raw packets. Only sockets of this system itself do not count.
@@ -256,10 +256,10 @@ def _protocol(proc_dir: str, descriptor: int | str) -> bytes:
 
 
 def may_read(pid: int, but: str = "") -> bool:
-    """Return whether a thread of a process runs or may be reading. A thread that waits for any
-    other event does not count.
+    """Return whether a thread of a process runs or may be reading.
 
-    `but`: the directory of a thread that is ignored. Returns True if a thread cannot be seen.
+    A thread that waits for something else does not count. `but`: the directory of a thread that is
+    ignored. Returns True if a thread cannot be seen.
     """
     try:
         for thread in os.listdir(f"/proc/{pid}/task")[:_MAX_WRITERS]:
@@ -275,8 +275,8 @@ def may_read(pid: int, but: str = "") -> bool:
 
 
 def inner_terminals(proc_dir: str) -> tuple[list[int], bool]:
-    """Return the devices of the terminals whose master side a thread holds, and whether all
-    descriptors of the thread were examined. Raises OSError.
+    """Find the terminals of which a thread holds the master side. Return their devices, and whether
+    all descriptors of the thread were examined. Raises OSError.
     """
     names = os.listdir(f"{proc_dir}/fd")
     found = [inner_terminal(proc_dir, int(name)) for name in names[:MAX_DESCRIPTORS]]

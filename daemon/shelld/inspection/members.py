@@ -10,10 +10,10 @@ from shelld.keeper.proc import children_of, exists, lister, read_file
 
 
 def members(top: int) -> Iterator[int | None]:
-    """Yield the pids of a command's processes, each before the pids of its children. Yield None at
-    each point at which the caller may stop.
+    """Yield the pids of a command's processes, each before the pids of its children.
 
-    `top` is the command's bash. Looks for a process only when the caller asks for the next item.
+    Yield None whenever the caller may stop. `top` is the command's bash. Looks for a process only
+    when the caller asks for the next item.
     """
     with contextlib.suppress(OSError, ValueError):
         # A process whose parent ends becomes a child of the runner. This may happen during the
@@ -35,8 +35,8 @@ def members(top: int) -> Iterator[int | None]:
 def _parent(pid: int) -> int | None:
     """Return the parent of a process; None if the system hides the process (hidepid in proc(5)).
 
-    The system may hide the command's bash if bash has executed a program of another user, such as
-    sudo, in its own process. Raises OSError or ValueError if the process is gone.
+    The system may hide the process of the command's bash after bash has replaced itself with
+    another user's program, such as sudo. Raises OSError or ValueError if the process is gone.
     """
     try:
         return process(pid).parent

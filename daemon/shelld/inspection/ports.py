@@ -1,9 +1,9 @@
 """Finds the TCP ports on which the processes of a command listen.
 
 The kernel lists listening sockets per network namespace. The descriptors of a process show which of
-these sockets the process holds. So a port of another program does not count. A port of a container
-that the command has started does not count either, because a server outside of the command's
-processes opens that port.
+these sockets the process holds. So a port of another program does not count. If the command has
+started a container, the container's ports do not count either, because a server outside of the
+command's processes opens them.
 """
 
 from __future__ import annotations
@@ -38,18 +38,17 @@ _Sockets = Mapping[str, tuple[int, str]]
 def find(
     top: int, port: int | None, here: Iterable[Socket], elsewhere: dict[int, str]
 ) -> Iterator[Listening | None]:
-    """Yield each port on which a command listens. Yield None at each point at which the caller may
-    pause.
+    """Yield each port on which a command listens. Yield None whenever the caller may pause.
 
     `top` is the command's bash. If `port` is given, only this port counts. A process that cannot be
     inspected has no ports. If several processes listen on one address, the first process counts.
 
     `here`: the sockets that listen in the network namespace of the daemon. This function adds the
-    other namespaces of the command to `elsewhere`, which must be empty. Each key is the inode of a
-    namespace, and each value is the directory in /proc of a process in it.
+    other namespaces of the command to `elsewhere`, which must be empty. It maps the inode of each
+    namespace to the directory in /proc of a process in the namespace.
     """
-    # A process may have left the namespace in which it listens, and most likely this is the
-    # namespace of the daemon. So include the sockets of the daemon's namespace in any case.
+    # A process may listen in a namespace that it has left. Most likely, this is the namespace of
+    # the daemon, so always include the sockets there.
     own = os.stat("/proc/self/ns/net").st_ino
     sockets = dict(_chosen(here, port))
     found: set[tuple[int, str]] = set()
@@ -92,9 +91,7 @@ def _chosen(found: Iterable[Socket], port: int | None) -> _Sockets:
 
 
 def _held(proc_dir: str, sockets: _Sockets) -> Iterator[tuple[int, str] | None]:
-    """Yield the sockets that a process holds. Yield None at each point at which the caller may
-    pause.
-    """
+    """Yield the sockets that a process holds. Yield None whenever the caller may pause."""
     if not sockets:
         return
     with os.scandir(f"{proc_dir}/fd") as entries:

@@ -31,7 +31,7 @@ class Passed(NamedTuple):
 
     The sources in `inner` have no group, because the state of each process shows which group is in
     the foreground of its own terminal. So a source in `inner` always differs from the source of our
-    terminal, even if it is a terminal in a container with the same number.
+    terminal, even if both terminals have the same number because one is in a container.
     """
 
     inner: list[Source]
@@ -58,8 +58,8 @@ def passes_on(
     is_uncertain = not is_known
     for device in devices:
         source = Source(None, (device,))
-        # A process may have inherited the master side of a terminal in `seen` from the relay in
-        # front of it. Such a terminal counts only if the process itself reads from it.
+        # A process may have inherited the master side of a terminal in `seen` from the relay before
+        # it. Such a terminal counts only if the process itself reads from it.
         if _is_read(device, [reader] if source in seen else members):
             inner.append(source)
         elif source not in seen and _may_be_read(device, reader, wait, members, is_spent):
@@ -93,11 +93,10 @@ def _may_be_read(
     members: Sequence[Member],
     is_spent: Callable[[], bool],
 ) -> bool:
-    """Return whether a thread that holds the master side of a terminal may read from the master
-    side now or very soon.
+    """Return whether a thread may be reading the master side of a terminal, or may do so very soon.
 
     `Member.reads` does not show this reliably. A thread that reads now may have been running when
-    its waits were listed, and so may have no wait there.
+    its waits were listed. Such a thread has no wait in the list.
     """
     if may_read(reader.pid, but=wait.proc_dir):
         return True
@@ -121,8 +120,8 @@ def _has_relay_beside(
     terminal.
 
     The input can go through a Unix socket or a pipe, directly or by way of other processes. The
-    kernel does not show which process has the other end of a Unix socket, so this may be any
-    process. The terminals in `seen` do not count.
+    kernel does not show which process has the other end of a Unix socket, so any process may have
+    it. The terminals in `seen` do not count.
     """
     try:
         written, has_socket = pipes_of(wait.proc_dir).written, has_local_socket(wait.proc_dir)

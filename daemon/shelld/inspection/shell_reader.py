@@ -1,8 +1,8 @@
 """Finds out whether the program that reads typed input is a shell.
 
 This module looks only at processes, because the text on a terminal is not reliable. If the program
-of a process cannot be seen, as with processes of another user, the name of the process decides. A
-process whose name is hidden as well counts as a shell that reads. If the system is short of
+of a process cannot be seen, the name of the process decides. This is so for processes of another
+user. A process whose name is hidden as well counts as a shell that reads. If the system is short of
 descriptors or memory, a look could miss a shell, so the look raises OSError.
 """
 
@@ -38,10 +38,9 @@ _IGNORED: Final = re.compile(rb"^SigIgn:\s*([0-9a-f]+)", re.MULTILINE)
 class _Shell(NamedTuple):
     """A shell that may read the input. `waits`: whether the shell waits for one of its children.
 
-    `pid` is None if this item stands for processes that cannot be seen, or that were not looked at,
-    because one of them may be such a shell. `source`: the source from which the shell reads. This
-    is the shell's own terminal if a program such as sudo or tmux passes the input on to that
-    terminal.
+    Processes that cannot be seen, or that were not looked at, may include such a shell. An item
+    with the `pid` None stands for them. `source`: the source from which the shell reads. This is
+    the shell's own terminal if a program such as sudo or tmux passes the input on to that terminal.
     """
 
     pid: int | None
@@ -53,7 +52,8 @@ def directories_of_readers(top: int, source: Source) -> list[str]:
     """Return the working directories of the shells that may read the input, without duplicates.
 
     Looks at the processes of the command whose bash is `top`. A shell may read input unless it
-    waits for a child that has the same input. A directory that is not known is "/".
+    waits for a child that has the same input. If a directory is unknown, the result has "/"
+    instead.
     """
     pids: list[int] = []
     directories = dict[str, None]()
@@ -133,8 +133,8 @@ def _check_for_shortage() -> None:
 def _source_of(pid: int, about: Process, top: int, source: Source) -> Source | None:
     """Return the source from which a process may read the input now, or None.
 
-    A terminal stops reads by the background groups of its own session, but not reads by other
-    sessions.
+    Background groups of a terminal's own session cannot read from the terminal, but other sessions
+    can.
     """
     if source.group is None or about.group == source.group:
         return source
@@ -148,7 +148,7 @@ def _source_of(pid: int, about: Process, top: int, source: Source) -> Source | N
 
 
 def _may_read(pid: int, source: Source) -> bool:
-    """Return whether a process has the input as its standard input, or may have it."""
+    """Return whether the input is, or may be, the standard input of a process."""
     try:
         found = file_in(f"/proc/{pid}", 0, source.mount)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Notices when a socket begins to listen. One look serves all tasks that wait for such sockets.
+"""Notices when a socket begins to listen. All tasks that wait for such sockets share one look.
 
 Owns the timers of these looks. Each network namespace has one timer, which runs only while a task
 watches the namespace. This module does not find out which process holds a socket. The tasks that it
@@ -25,8 +25,8 @@ _FIRST_PAUSE_S: Final = 0.04
 _LAST_PAUSE_S: Final = 0.2
 _QUIET_DIVISOR: Final = 50
 # A pause is at least this many times as long as the last look, because a look takes long if there
-# are many sockets. For a namespace other than the daemon's, this minimum is multiplied by the
-# number of such namespaces.
+# are many sockets. All watched namespaces other than the daemon's share one limit, so for them,
+# this minimum is multiplied by their number.
 _COST_SHARE: Final = 40
 # It takes milliseconds to list the sockets of another namespace, and microseconds to count them. So
 # a look counts the sockets, and lists them only if their number has changed. It also lists them
@@ -65,8 +65,8 @@ class SocketNews:
         # The time.monotonic() at which the pauses began to grow.
         self._quiet_from = 0.0
         self._timer: asyncio.TimerHandle | None = None
-        # The number of sockets when they were last listed, and the time at which they are listed
-        # again even if their number is the same.
+        # The number of sockets when they were last listed. At the time `_list_due_at`, they are
+        # listed again even if their number is the same.
         self._number: int | None = None
         self._list_due_at = 0.0
         # The objects for the other namespaces that are watched now, by inode.
@@ -76,7 +76,7 @@ class SocketNews:
     def watching(self, wake: Callable[[], None], proc_dir: str = "/proc/self") -> Generator[None]:
         """Call `wake` whenever `count` has risen, until the block ends.
 
-        Sockets that listen at the beginning of the block do not count as news.
+        Sockets that listen already when the block begins do not count as news.
         """
         watcher = _Watcher(wake, proc_dir)
         self._watchers.append(watcher)
@@ -95,8 +95,8 @@ class SocketNews:
     ) -> Generator[None]:
         """Watch another namespace. `proc_dir`: the directory in /proc of a process in it.
 
-        `wake` is also called if no process that a watcher has named is in the namespace any more.
-        Sockets that listen at the beginning of the block may count as news.
+        `wake` is also called if all processes that the watchers have named have left the namespace.
+        Sockets that listen already when the block begins may count as news.
         """
         news = self._others.setdefault(namespace, SocketNews(namespace, self._others))
         try:
@@ -130,8 +130,8 @@ class SocketNews:
         self._timer = loop.call_later(max(least_s, grown_s), self._look)
 
     def _cost_since(self, began: float) -> float:
-        """Return the processor time since `began`. For a namespace other than the daemon's, the
-        result is multiplied by the number of watched namespaces other than the daemon's.
+        """Return the processor time since `began`. Outside of the daemon's namespace, multiply the
+        time by the number of watched namespaces, without the daemon's.
         """
         count = 1 if self._namespace is None else max(1, len(self._others))
         return (time.thread_time() - began) * count

@@ -1,8 +1,8 @@
 """Lists the TCP sockets that listen in the network namespace of a process.
 
-sock_diag(7) is a hundred times faster than /proc/net/tcp, for which the kernel looks through all
-connections of the machine. But sock_diag covers only the namespace of the caller. For other
-namespaces, and if the kernel lacks sock_diag, this module reads /proc.
+sock_diag(7) is a hundred times faster than /proc/net/tcp. To make that file, the kernel looks
+through all connections of the machine. But sock_diag covers only the namespace of the caller. For
+other namespaces, and if the kernel lacks sock_diag, this module reads /proc.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def can_be_listed() -> bool:
 
 
 def listening(proc_dir: str) -> list[Socket]:
-    """Return the listening sockets of the namespace of a process. Raises OSError.
+    """Return the sockets that listen in the namespace of a process. Raises OSError.
 
     `proc_dir`: the directory of the process, or of one of its threads, in /proc.
     """
@@ -83,7 +83,8 @@ def listening(proc_dir: str) -> list[Socket]:
 def number_of(proc_dir: str) -> int | None:
     """Return how many TCP sockets of a namespace listen or are connected; None if unknown.
 
-    This is much faster than a list of the sockets. `proc_dir` is as in `listening`. Raises OSError.
+    This is much faster than listing the sockets. `proc_dir` has the same meaning as in `listening`.
+    Raises OSError.
     """
     try:
         content = read_file(f"{proc_dir}/net/sockstat")

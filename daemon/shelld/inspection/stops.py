@@ -9,7 +9,7 @@ from typing import Final
 from shelld.inspection.kernel import process, waits_for_child
 from shelld.inspection.member import Member
 
-# The maximum number of processes in a chain in which each process waits for the next one.
+# If each process waits for the next one in a chain, at most this number of processes is examined.
 _MAX_DEPTH: Final = 64
 
 
@@ -46,8 +46,8 @@ def _is_bash_stopped(top: int, members: Sequence[Member]) -> bool:
 def _has_stopped(
     member: Member, children: Mapping[int, Sequence[Member]], depth: int = _MAX_DEPTH
 ) -> bool:
-    """Return whether a signal has stopped a process, or all the children for which the process
-    waits.
+    """Return whether a signal has stopped a process, or all the children that the process waits
+    for.
     """
     if member.process is not None and member.process.is_stopped:
         return True

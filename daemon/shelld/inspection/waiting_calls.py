@@ -39,9 +39,9 @@ _LOADED: Final = 0b11 << 62
 # POLLIN and POLLRDNORM. The flags EPOLLIN and EPOLLRDNORM have the same values.
 _READABLE: Final = 0x41
 _EPOLL_FILE: Final = "anon_inode:[eventpoll]"
-# The values of /proc/PID/wchan for a thread that may be waiting for room in a pipe. Before Linux
-# 5.8, "pipe_wait" can also be a wait for data. The value "0" means that the kernel does not show
-# the reason.
+# If /proc/PID/wchan has one of these values, the thread may be waiting for room in a pipe. Before
+# Linux 5.8, "pipe_wait" can also be a wait for data. The value "0" means that the kernel does not
+# show the reason.
 _MAY_WRITE: Final = frozenset([b"pipe_wait_writable", b"pipe_wait", b"0"])
 _EPOLL_ENTRY: Final = re.compile(
     rb"^tfd:\s*(\d+)\s+events:\s*([0-9a-f]+)(?:.*\sino:([0-9a-f]+))?", re.MULTILINE
@@ -54,9 +54,9 @@ class Wait(NamedTuple):
     `proc_dir`: the thread's directory in /proc. `has_limit`: whether the thread's system call has a
     time limit. `is_read`: the thread waits in read(2) or a similar call, so it can do nothing else.
 
-    `inodes`: pairs of a descriptor and the inode of its file, as epoll sets report them. An epoll
-    set still watches this file if the process has closed the descriptor and its number means
-    another file by now.
+    `inodes`: pairs of a descriptor and the inode of its file, as epoll sets report them. After the
+    process has closed the descriptor, an epoll set may still watch this file, even if the number
+    means another file by now.
     """
 
     proc_dir: str

@@ -2,10 +2,17 @@
 
 Owns the rules for the directory, the sockets in it, and the lock. The directory is `shelld` in
 XDG_RUNTIME_DIR. If this variable names no directory for this user, it is `/tmp/shelld-UID`. A
+<<<<<<< HEAD:daemon/shelld/lasting/directory.py
 `SocketDirectory` opens the directory once, and reaches all files in it through the descriptor. So
 nobody can replace the directory while the `SocketDirectory` is open, and the length of the path of
 the directory does not matter. A socket is bound to its whole path if the path is short enough. The
 kernel then lists the path, and sandboxes hide the sockets that the kernel lists.
+=======
+`Place` opens the directory once, and reaches all files in it through the descriptor. So nobody can
+replace the directory as long as the `Place` is open, and the directory may have a path of any
+length. A socket is bound to its whole path if the path is short enough. The kernel then lists the
+path, and sandboxes hide the sockets that the kernel lists.
+>>>>>>> p2:daemon/shelld/lasting/place.py
 
 Never follows or removes a file that is not a socket of this user. A process holds the lock while it
 binds or removes a socket. The lock is on the directory itself, so it leaves no file.
@@ -26,7 +33,7 @@ from typing import Final
 
 MAX_NAME_CHARACTERS: Final = 64
 _MAX_ADDRESS_BYTES: Final = 107
-# `_reached` adds up to 27 bytes to a name.
+# `_reached` makes a name longer by at most 27 bytes.
 _MAX_NAME_BYTES: Final = 80
 _SUFFIX: Final = ".sock"
 # How long to wait for another process that starts or ends a daemon.
@@ -101,7 +108,8 @@ def _is_for_us(directory: str) -> bool:
         return False
     if found.st_uid == os.getuid():
         return True
-    # Root's directory may be closed to this user, for example after `su` in a login of root.
+    # Root's directory may be closed to this user, for example if root has logged in and then become
+    # this user with `su`.
     return found.st_uid == 0 and os.access(directory, os.W_OK | os.X_OK)
 
 

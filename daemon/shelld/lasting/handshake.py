@@ -34,12 +34,12 @@ _DESCRIPTORS: Final = 2
 HANDSHAKE: Final = 1
 # The version of the protocol. It equals `PROTOCOL` in `shelld_protocol.about`.
 PROTOCOL: Final = 1
-# The exit code, as in `app`, if answers could not be written although the client may still run.
+# The exit code if answers could not be written although the client may still run, as in `app`.
 STDOUT_FAILED: Final = 3
 
 
 class Version(NamedTuple):
-    """Holds those members of a message that all versions of shelld understand."""
+    """Holds the members of a message that all versions of shelld understand."""
 
     handshake: int = 0
     # The protocol of `server_info`, and the version of the program.
@@ -55,7 +55,8 @@ class Hello(NamedTuple):
     version: str = ""
     wants: Literal["attach", "info", "stop", "watch"] = "info"
     steal: bool = False
-    # How long the daemon stays without a client. None does not change this time.
+    # How long the daemon stays without a client. If this is None, the daemon keeps its present
+    # time.
     linger_s: int | None = None
 
 
@@ -104,7 +105,7 @@ _ALLOWED: Final[Mapping[str, tuple[object, ...]]] = {
     "reason": ("detached", "stolen", "stopped"),
     "exit_code": (int,),
 }
-# If the type of a message has one of these members, the message must contain this member.
+# If the type of a message has one of these members, the message must contain it.
 _REQUIRED: Final = frozenset({"wants", "state", "reason"})
 # The largest number in a message. The daemon adds such numbers to its clock, and reports them to
 # clients.

@@ -1,8 +1,9 @@
 """Turns the prompt of a task's program into a question to the client. The question is a form.
 
-Owns the keys of a task's questions. Only a proved prompt becomes a question, and only if the answer
-is no secret. An answer on a terminal that echoes input, or on a pipe, counts as no secret. A form
-never asks for a secret. Instead, the message of the task says that a person must type the secret.
+Owns the keys of a task's questions. A prompt becomes a question only if it is proved and its answer
+is not a secret. If the program reads from a pipe, or from a terminal that echoes input, the answer
+does not count as a secret. A form never asks for a secret. Instead, the message of the task says
+that a person must type the secret.
 
 A question lasts as long as its prompt (see `identity_of`). An answer to an earlier question is
 ignored, because the client gave it to another prompt.
@@ -71,7 +72,7 @@ class Questions:
     async def ask(
         self, shell: Shell, *, forms_allowed: bool
     ) -> tuple[str | None, dict[str, InputRequest] | None]:
-        """Find out for which answer a program waits. Return the task's message and the open
+        """Find out which answer a program waits for. Return the task's message and the open
         question.
         """
         if takes_input(shell):
@@ -107,8 +108,8 @@ class Questions:
             return
 
         def is_open() -> bool:
-            # The look must happen right now, so it cannot wait for its turn. Try several times,
-            # because a look is useless if another process writes a line during the look.
+            # The look must happen right now, so it cannot wait for its turn. If another process
+            # writes a line during the look, the result is useless, so try several times.
             looks = (self._look(shell) for _ in range(_LOOKS_PER_ANSWER))
             return any(prompt is not None for prompt in looks) and self._number == number
 
@@ -161,7 +162,7 @@ class Questions:
         """Record the question of a prompt. Return False if the prompt is too new."""
         question, last = identity_of(shell, prompt), self._last
         if last is not None and question.is_same(last):
-            # A question that is already recorded need not wait for silence again, because other
+            # If a question is recorded already, do not wait for silence again, because other
             # processes may keep writing.
             self._last = question.since(last)
             return True
@@ -226,7 +227,7 @@ def _answer_in(response: object, key: str) -> str | None:
 
 
 def _name_of_answer(key: str) -> str:
-    """Return the full name that the answer to a question has in the request."""
+    """Return the full name of the parameter with the answer to a question."""
     return f"inputResponses.{key}.content.{ANSWER_NAME}"
 
 

@@ -42,7 +42,7 @@ from shelld_protocol.mcp_tasks import (
 
 # For each task that a client listens to, the daemon needs some memory and looks for prompts.
 MAX_LISTENED: Final = 1_024
-# After this number of ids of tasks, other requests get a turn. A client may send millions of ids.
+# After this number of task ids, other requests get a turn. A client may send millions of ids.
 _LOOKED_UP_IN_A_ROW: Final = 256
 
 
@@ -68,7 +68,7 @@ class TaskMethods:
 
     async def cancel(self, context: RequestContext, params: TaskParams) -> McpResult:
         """Kill the command with all its processes. If the command has already finished, the
-        processes that the command has left continue.
+        processes that it left behind keep running.
         """
         shell, task = self._find(context, params, "tasks/cancel")
         if not task.is_over:

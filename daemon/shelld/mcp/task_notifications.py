@@ -1,13 +1,13 @@
 """Serves one ``subscriptions/listen`` with notifications about tasks, until the tasks are over.
 
-Keeps track of the state that the client knows. The client knows that a task begins as "working", so
-the first notification reports the first change of the status or of the program's prompt. The last
+Keeps track of the state that the client knows. The client knows that a task begins as "working". So
+the first notification comes when the status or the program's prompt first changes. The last
 notification has the result. Each notification has the whole task, as ``tasks/get`` would return it
 at that moment.
 
-This module and other waiting code take turns in looking for prompts. The pauses between the looks
-of this module grow. The shell reports all other changes. While the client does not read, nothing is
-sent. Once the client reads again, it gets the state of that moment.
+This module and other waiting code take turns in looking for prompts. While a shell is quiet, this
+module looks less and less often. The shell reports all other changes. While the client does not
+read, nothing is sent. Once the client reads again, it gets the state of that moment.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class TaskNotifications:
         self._context = context
         self._manager = context.daemon.manager
         self._forms_allowed = forms_allowed
-        # Notifications do not count towards the size of the answer to a batch.
+        # Notifications do not count towards the size of a batch's answer.
         context.has_room = lambda: True
         # One notification at a time waits for the client to read.
         self._sending = anyio.Lock()

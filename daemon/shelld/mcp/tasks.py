@@ -51,7 +51,7 @@ class Task:
         self.questions = Questions(manager.looks)
         # Whether the result is settled.
         self.is_over = False
-        # Whether `tasks/cancel` arrived before the end of the task.
+        # Whether `tasks/cancel` arrived before the task was over.
         self.is_cancelled = False
         self._retain_ms = manager.options.retain_seconds * 1000
         self._created_at = time.time()
@@ -68,7 +68,7 @@ class Task:
         return "cancelled" if killed else "completed"
 
     async def settle_at_end(self, shell: Shell) -> None:
-        """Wait for the end of the command, and settle the result."""
+        """Wait until the command has ended, and settle the result."""
         await shell.wait_until(partial(_has_result, shell))
         if shell.recorder is not None:
             await shell.recorder.settle()
@@ -113,9 +113,9 @@ class Task:
             status_message=message,
             created_at=timestamp(self._created_at),
             last_updated_at=timestamp(updated_at),
-            # This is the time from the creation of the task until the client may forget the task.
-            # The output is retained for `_retain_ms` after the end of the command, so add the time
-            # from the creation of the task to the end of the command.
+            # This is how long after the creation of the task the client may forget the task. The
+            # output is retained for `_retain_ms` after the command has ended, so add the time that
+            # the command takes after the task was created.
             ttl_ms=self._retain_ms + (self._lasted_ms if self.is_over else self._age_ms()),
             poll_interval_ms=POLL_INTERVAL_MS,
             input_requests=requests,
@@ -199,7 +199,7 @@ def _has_result(shell: Shell) -> bool:
 
 
 def _progress(shell: Shell) -> str | None:
-    """Return the last line of the stream that was written last; None if there is none."""
+    """Return the last line of the stream that has the newest output; None if there is none."""
     return last_line(shell.latest_stream.store, MAX_MESSAGE_CHARACTERS) or None
 
 

@@ -47,9 +47,9 @@ logger = Log("shelld.guard")
 
 T = TypeVar("T")
 
-# The guard judges a command again if another command has changed the session before the command
-# starts. After this many judgements, the command starts in the session's present state. Otherwise,
-# a command might never start in a session that other commands change all the time.
+# If another command changes the session before a command starts, the guard judges the command
+# again. After this many judgements, the command starts in the session's present state. Otherwise, a
+# command might never start in a session that other commands change all the time.
 MAX_JUDGEMENTS: Final = 4
 
 
@@ -138,8 +138,8 @@ async def _answer(
                 await shell.recorder.settle()
             answer = await make_answer(shell)
             if context.is_over:
-                # The request was cancelled at the moment at which the answer became possible. Let
-                # the cancellation end this task.
+                # The request was cancelled just when the answer became possible. Let the
+                # cancellation end this task.
                 await anyio.lowlevel.checkpoint()
         except anyio.get_cancelled_exc_class():
             if context.leaves_command:
@@ -194,10 +194,10 @@ async def _answer_again(
 
 
 async def _wait_with_timeout(context: RequestContext, params: BashParams, shell: Shell) -> None:
-    """Wait for the end of a command that has no limits, or for a hand-over to the background.
+    """Wait until a command without limits of its own has ended, or has moved to the background.
 
-    At the timeout, kill the command if the policy of the timeout says so, and no other call waits
-    for the command. Otherwise, return.
+    At the timeout, kill the command if the timeout policy says so and no other call waits for the
+    command. Otherwise, return.
     """
 
     def is_over() -> bool:
@@ -242,8 +242,8 @@ def is_answerable(shell: Shell) -> bool:
     if shell.is_empty:
         return True
     if shell.has_ended:
-        # After a kill by the daemon, answer only when it is known whether the command has died or
-        # survives.
+        # If the daemon has killed the command, answer only when it is known whether the command has
+        # died or survives.
         has_our_reason = shell.reason in LIMIT_REASONS or shell.reason == "prompt"
         is_our_kill = shell.status is ShellStatus.TIMEOUT or (
             shell.status is ShellStatus.KILLED and has_our_reason
@@ -273,7 +273,7 @@ async def _admitted(context: RequestContext, params: BashParams) -> Admitted:
     check_text(params.command, params.cwd, params.env, stdin)
     sessions = context.daemon.manager.sessions
     await sessions.look_at(params.session).settle_all()
-    # Look again, because the session may have been closed meanwhile.
+    # Look again, because the session may have been closed during the judgement.
     state = sessions.look_at(params.session).state
     try:
         verdict = await admit(context, params)

@@ -54,7 +54,7 @@ async def preparing_read(
 
         async def read() -> BashOutputResult:
             reads, reached = await wait_then_read(shell, params, readers, prepared, context)
-            # There is no await between the read and this line, so the state in the result matches
+            # Nothing is awaited between the read and this line, so the state in the result matches
             # the output.
             result = result_of(shell, reads, reached)
             if params.encoding == "base64":
@@ -102,7 +102,7 @@ async def wait_then_read(
 ) -> tuple[dict[StreamName, Read], Reached]:
     """Wait for the condition in `until`, and read the output.
 
-    Return the reads, and the way in which the wait ended.
+    Return the reads, and how the wait ended.
 
     See `wait_and_read`.
     """
@@ -122,7 +122,7 @@ async def wait_and_read(
     readers: Mapping[StreamName, StreamReader],
     context: RequestContext | None = None,
 ) -> dict[StreamName, Read]:
-    """Wait for output or for the end of the shell.
+    """Wait until there is output, or the shell has ended.
 
     Then take the output before another reader can take it.
 
@@ -141,7 +141,7 @@ async def wait_and_read(
     while True:
         if context is not None:
             # It may take long until the next output comes. Let other requests make large answers
-            # meanwhile.
+            # during this wait.
             context.end_large_answer()
         if params.wait:
             with anyio.CancelScope(deadline=give_up_at):
@@ -154,8 +154,8 @@ async def wait_and_read(
         ended_meanwhile = shell.has_ended and not had_ended
         if ended_meanwhile or any(reader.was_overtaken for reader in readers.values()):
             # Read again. An answer that reports the end must have all output of bash. If the shell
-            # has ended meanwhile, all of its output has arrived by now. If another reader has taken
-            # output, these reads are out of date.
+            # has ended by now, all of its output has arrived. If another reader has taken output,
+            # these reads are out of date.
             reads.clear()
             continue
         goes_on = any(readers[name].goes_on_after(read) for name, read in reads.items())

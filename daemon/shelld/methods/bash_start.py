@@ -62,8 +62,8 @@ async def with_text_stdin(params: BashParams) -> BashParams:
 def _decoded(text: str) -> str:
     """Decode base64. Raises ValueError.
 
-    Decodes the text in steps, so that other threads can run between two steps. A character on the
-    border of two steps becomes surrogates, which stand for the same bytes.
+    Decodes the text in steps, so that other threads can run between two steps. If a character is
+    split between two steps, it becomes surrogates, which stand for the same bytes.
     """
     parts = [text[start : start + STEP_BYTES] for start in range(0, len(text), STEP_BYTES)]
     return "".join(to_text(base64.b64decode(part, validate=True)) for part in parts)
@@ -119,7 +119,7 @@ def _with_proxy(
 ) -> dict[str, str | None] | None:
     """Return the variables of a command.
 
-    With these variables, the command finds only the proxy of its own sandbox, if there is one.
+    If there are proxies, a command with these variables finds only the proxy of its own sandbox.
     """
     own = context.daemon.manager.sessions.look_at(params.session).sandbox
     if sandbox is None or sandbox == own:

@@ -125,7 +125,7 @@ class DeferredResult(Protocol):
     """
 
     def settle(self, shell: Shell) -> None:
-        """Record the end of the command. From now on, the result does not change."""
+        """Record that the command has ended. From now on, the result does not change."""
         ...
 
     async def result(self, shell: Shell) -> ToolResult:
@@ -142,7 +142,7 @@ class Deferral(Protocol):
 
     @property
     def seconds_left(self) -> float:
-        """The number of seconds for which the call may still wait for its result."""
+        """How many seconds the call may still wait for its result."""
         ...
 
     def defer(self, shell: Shell, result: DeferredResult) -> None:
@@ -279,7 +279,9 @@ class ToolContext(ExecutionContext):
 
 
 def policy_of(options: Options) -> ResolvedPolicy | None:
-    """Return the options' sandbox policy for all sessions. Raises `RpcError` (invalid_params)."""
+    """Return the sandbox policy that `options` has for all sessions. Raises `RpcError`
+    (invalid_params).
+    """
     if options.sandbox is None:
         return None
     return resolved(options.sandbox, current_directory(), options.sandbox_engine)

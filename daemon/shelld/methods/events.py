@@ -29,7 +29,7 @@ from shelld_protocol.structs import Empty
 
 async def subscribe(context: RequestContext, params: SubscribeParams) -> SubscribeResult:
     check_is_here(params.target)
-    # There is no await in this method. So the answer comes before the first event, except in a
+    # This method does not await anything. So the answer comes before the first event, except in a
     # batch.
     subscriptions, key = context.daemon.subscriptions, params.idempotency_key
     if params.subscription is not None:
@@ -47,7 +47,7 @@ async def subscribe(context: RequestContext, params: SubscribeParams) -> Subscri
     if key is not None and (found := subscriptions.find(key)) is not None:
         # An option that is left out has its default value, as in the first request.
         _check_same(found.options, options)
-        # The client has not got the first answer, so it has got no events either.
+        # The client has not received the first answer, so it has received no events either.
         oldest, _newest = found.available
         return _continue(context, found, oldest if params.from_seq is None else params.from_seq)
     if params.from_seq:
@@ -144,7 +144,7 @@ def _with_given(options: SubscriptionOptions, params: SubscribeParams) -> Subscr
 
 
 def _check_same(current: SubscriptionOptions, wanted: SubscriptionOptions) -> None:
-    """Raise `RpcError` if a client wants other options than those of a subscription."""
+    """Raise `RpcError` if a client wants options that differ from those of a subscription."""
     for field in SubscriptionOptions.__struct_fields__:
         if getattr(wanted, field) != getattr(current, field):
             name = "strip_ansi" if field == "strip" else field

@@ -24,12 +24,12 @@ from shelld_protocol.errors import blocked
 from shelld_protocol.session_methods import ExplainCommandParams, ExplainCommandResult
 from shelld_protocol.shell_methods import BashParams
 
-# The daemon loads the guard this long after its start, so a command that arrives at the start does
-# not wait for the loading.
+# The daemon loads the guard this long after its start, so a command that arrives early does not
+# wait until the guard is loaded.
 LOAD_DELAY_S: Final = 0.03
 
-# The maximum time for parsing one function of the environment, or one typed command. Other requests
-# wait during this time.
+# How long it may take to parse one function of the environment, or one typed command. Other
+# requests wait during this time.
 MAX_PARSING_S: Final = 0.01
 
 _ALLOWED: Final = Verdict("allow")
@@ -60,7 +60,7 @@ async def verdict_on(
     verdict = judge_at_once(command, start, daemon.policy, traces=traces)
     if verdict is not None:
         return verdict
-    # Judge in a thread. Otherwise, other requests would wait for this request.
+    # Judge in a thread, so that other requests do not wait.
     judgement = partial(judge, command, start, daemon.policy, traces=traces)
     return await run_in_thread(judgement, abandon_on_cancel=True)
 

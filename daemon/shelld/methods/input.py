@@ -49,12 +49,12 @@ from shelld_protocol.input_methods import (
 )
 from shelld_protocol.shell_methods import BashOutputParams, BashParams
 
-# If the program may have left more unread bytes than this in the terminal, ask the kernel for their
-# number. A terminal has room for twice this number.
+# If the terminal may hold more unread bytes than this, ask the kernel for their number. A terminal
+# has room for twice this number.
 _UNTAKEN_BYTES: Final = 2_048
-# The maximum number of judgements of one write. A write is judged again if the terminal or its line
-# has changed during the judgement. The last verdict counts even if the terminal or its line has
-# changed again.
+# A write is judged at most this number of times. It is judged again if the terminal or its line has
+# changed during the judgement. The last verdict counts even if the terminal or its line has changed
+# again.
 _MAX_JUDGEMENTS: Final = 3
 # The number of keys that are converted before other requests can run.
 _TURN_KEYS: Final = 10_000
@@ -195,9 +195,8 @@ def _check_modes(
 def _check_secret(shell: Shell, stdin: TerminalInput, modes: Modes, size: int) -> None:
     """Refuse a secret that a terminal could show. Raises `RpcError` (not_possible).
 
-    When a terminal takes a byte, it decides whether to show the byte. If it has no room for a byte,
-    it takes the byte later, after the program has read. By then, the program may have changed the
-    modes.
+    A terminal decides whether to show a byte when it takes the byte. If the terminal is full, it
+    takes the byte only after the program has read. By then, the program may have changed the modes.
     """
     if modes.echo:
         raise not_possible("secret", f"The terminal of shell {shell.id} shows what is typed")
@@ -226,9 +225,8 @@ def _check_room(stdin: PipeInput | TerminalInput, size: int) -> None:
 async def _data(stdin: PipeInput | TerminalInput, params: WriteStdinParams) -> bytes:
     """Return the bytes of text, keys and base64, in this order.
 
-    Raises `RpcError` if the queue has no room for these bytes. Before this function makes the
-    bytes, it checks whether the queue has room for the least number of bytes that `params` can
-    stand for.
+    Raises `RpcError` if the queue has no room for these bytes. Before it makes the bytes, this
+    function computes their minimum number from `params`, and checks that the queue has room for it.
     """
     text, encoded, keys = params.text or "", params.base64 or "", params.keys or ()
     _check_room(stdin, len(text) + len(keys) + len(encoded) * 3 // 4 - 2)
@@ -272,8 +270,8 @@ async def typed_first(context: RequestContext, params: BashParams) -> TypedLine:
     lines = TypedLines(context, readers, NOTHING_TYPED)
     typing = await judge_typed(NOTHING_TYPED, NEW_MODES, data, lines, "stdin", eof=False)
     for script in dict.fromkeys(filter(None, lines.scripts())):
-        # Judge the input together with the whole command, because the command may set the variables
-        # and the directory of the shell that reads the input.
+        # Judge the input together with the whole command. The reason is that a shell may read the
+        # input, and the command may set this shell's variables and directory.
         await admit(context, msgspec.structs.replace(params, stdin=script))
     return typing.line
 

@@ -88,8 +88,8 @@ async def judge_typed(
         rest, line, dropped = found.rest, edited.line, found.dropped
         await checkpoint()
     if eof:
-        # A quoted end-of-input key is text. After a part of a line, the first key only passes this
-        # part to the program, and a second key ends the input.
+        # A quoted end-of-input key is text. In the middle of a line, the first key only passes the
+        # beginning of the line to the program. A second key ends the input.
         keys = modes.eof * (1 + line.is_quoting + bool(line.text or line.is_quoting))
         edited = edit(line, keys, modes)
         await lines.judge([rest] if rest else [], edited.texts)
@@ -108,7 +108,7 @@ async def judge_typed(
 
 
 def _without_dropped(line: TypedLine, readers: Readers) -> TypedLine:
-    """Return the line, without `dropped` if no shell can still hold the text in `dropped`.
+    """Return the line. If no shell can still hold the text in `dropped`, remove `dropped`.
 
     A shell holds this text only if more text comes before the shell has handled the interrupt. In
     this case, the text in `dropped` is a part of the line until the line ends.
@@ -125,7 +125,7 @@ def _without_dropped(line: TypedLine, readers: Readers) -> TypedLine:
 def _starts(line: TypedLine, data: bytes) -> tuple[int, ...]:
     """Return the offsets at which a shell may begin to read.
 
-    They are offsets in the text of `line` followed by `data`. The offset 0 is left out.
+    The offsets count from the start of `line`, which `data` follows. The offset 0 is left out.
     """
     here = len(line.keys)
     if not line.is_collected:
@@ -137,7 +137,7 @@ def _starts(line: TypedLine, data: bytes) -> tuple[int, ...]:
 
 
 def _later(starts: tuple[int, ...], found: Typed, length: int) -> tuple[int, ...]:
-    """Return the offsets in the new rest, `found.rest`, at which a line may begin. A rest is the
+    """Return at which offsets in the new rest, `found.rest`, a line may begin. A rest is the
     unfinished last line.
 
     `length`: the total size, in bytes, of the old rest and the new piece. A rest that is too long

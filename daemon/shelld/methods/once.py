@@ -1,9 +1,9 @@
 """Starts a command once for each idempotency key, and finds this command for repeated requests.
 
-Owns the keys. A key is known from its first request until the retention time of its ended shell is
-over. `--max-retained` may make the daemon forget the shell earlier. The key then stays known for
-the retention time, and a repeated request gets the error shell_not_found. So the command never runs
-a second time.
+Owns the keys. A key is known from its first request until its shell has ended and the retention
+time is over. `--max-retained` may make the daemon forget the shell earlier. The key then stays
+known for the retention time, and a repeated request gets the error shell_not_found. So the command
+never runs a second time.
 
 Invariant: at most one request at a time starts a command for a key. The other requests for the key
 wait for this request. If this request starts no command, one of the waiting requests starts it.

@@ -58,7 +58,7 @@ async def read_screen(context: RequestContext, params: ReadScreenParams) -> Read
         view = await screen.capture(
             params.since,
             params.scrollback,
-            # After the end of the command, this is the last capture, so it must show all output.
+            # If the command has ended, this is the last capture, so it must show all output.
             least=None if shell.has_ended else least,
             cut_at=max(give_up_at, anyio.current_time() + _LAST_CAPTURE_S),
         )
@@ -92,8 +92,8 @@ async def _wait(
 ) -> None:
     """Wait for the condition in `params`. `version` is the current version of the screen.
 
-    `capture` returns the screen and its changes after a version. `give_up_at` is in
-    the time of anyio.current_time().
+    `capture` returns the screen and its changes after a version. `give_up_at` is a time on the
+    clock of anyio.current_time().
     """
     known = version if params.since is None else params.since
     quiet_from = anyio.current_time()
@@ -109,8 +109,8 @@ async def _wait(
         def has_news(shown: tuple[int, int] = shown) -> bool:
             return shell.has_ended or shown != (store.written, terminal.sizes[-1].number)
 
-        # If output has arrived already, set no deadline. Otherwise, a deadline that has passed
-        # would end the wait before the wait sees this output.
+        # If output has arrived already, set no deadline, because a deadline that has passed would
+        # end the wait before the wait sees this output.
         with anyio.CancelScope(deadline=until if not has_news() else math.inf):
             await shell.wait_until(has_news)
         if anyio.current_time() >= until:

@@ -29,7 +29,7 @@ from shelld_protocol.session_methods import (
 )
 from shelld_protocol.structs import NO_LIMITS, NoParams, ResourceLimits
 
-# The allowed form and number of patterns for the names of variables. More or longer patterns would
+# Which patterns for the names of variables are allowed, and how many. More or longer patterns would
 # delay other requests.
 _NAME_PATTERN: Final = re.compile(r"[A-Za-z0-9_%*?]{1,64}")
 _MAX_PATTERNS: Final = 100
@@ -52,7 +52,7 @@ async def configure_session(
         directory = sessions.look_at(params.session).cwd
         policy = resolved(params.sandbox, directory, context.daemon.options.sandbox_engine)
     session = sessions.configure(params.session, rules, limits, policy)
-    # If there can be no such sandbox, the daemon also refuses the commands of the session.
+    # If this sandbox cannot start, the daemon refuses all commands of the session as well.
     await context.daemon.manager.enter_sandbox(session)
     return ConfigureSessionResult(
         params.session, sessions.removed(session), _shown(session), _policy_of(session)

@@ -102,7 +102,7 @@ async def list_shells(context: RequestContext, params: ListShellsParams) -> List
     for shell in shells:
         found.append(_info(shell))
         if shell.input is not None:
-            # The look at the processes of this shell takes a while, so let other requests run.
+            # Looking at the processes of this shell takes a while, so let other requests run.
             await checkpoint()
     return ListShellsResult(found)
 

@@ -44,8 +44,8 @@ from shelld_protocol.target_methods import (
 if TYPE_CHECKING:
     from shelld.targets.link import Link
 
-# The methods that begin to use their `session`, unless the request starts nothing. From then on,
-# the session belongs to this daemon or to one target.
+# Requests for these methods use their `session`, unless they start nothing. From its first use on,
+# a session belongs to this daemon or to one target.
 _USING: Final = frozenset({"bash", "configure_session"})
 
 _MAX_DIGITS: Final = 64
@@ -135,7 +135,7 @@ def _without_target(raw: Raw, target: str) -> Raw:
 
 
 def _request_of(context: RequestContext, members: Members) -> PassedOn | None:
-    """Return the request in flight that `request_id` names, if the request was passed on."""
+    """If `request_id` names a request in flight that was passed on, return this request."""
     raw = members.get("request_id")
     if raw is None:
         return None
@@ -164,7 +164,10 @@ def _named_target(context: RequestContext, members: Members) -> Target | None:
 
 
 def _first_name(members: Members) -> str | None:
-    """Return the target that the member `target` names, without the targets of that target."""
+    """Return the first name in the member `target`.
+
+    The member may also name targets of that target.
+    """
     name = text_of(members.get("target"))
     return None if name is None else name.partition(":")[0]
 
@@ -185,8 +188,8 @@ def _target_of_session(context: RequestContext, members: Members) -> Target | No
 
 
 async def _pass_on(context: RequestContext, method: str, target: Target, members: Members) -> Any:
-    """Send a request to its target. Return the result, in which each id has the form that it has at
-    this daemon.
+    """Send a request to its target. Return the result. Each id in it has the form that this daemon
+    uses.
     """
     daemon = context.daemon
     session = text_of(members.get("session", as_raw(DEFAULT_SESSION)))
@@ -240,8 +243,8 @@ async def _pass_on(context: RequestContext, method: str, target: Target, members
 async def _undo(link: Link, method: str, members: Members, result: bytes) -> str | None:
     """End what a request has begun at a target, because its client will not learn of it.
 
-    Leaves a command or a subscription with an idempotency key. The client can find it again, and an
-    earlier request may have begun it. Return the id of a command that is left.
+    But a command or subscription with an idempotency key goes on. The client can find it again, and
+    an earlier request may have begun it. Return the id of a command that goes on.
     """
     try:
         begun = decode(result, _begun)

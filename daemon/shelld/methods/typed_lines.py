@@ -21,7 +21,7 @@ from shelld_protocol.errors import ErrorKind, RpcError, blocked, exhausted_limit
 from shelld_protocol.session_methods import ExplainCommandParams
 from shelld_protocol.shell_methods import BashParams
 
-# The maximum length of an incomplete command that is judged together with its next line.
+# If an incomplete command is longer than this, it is not judged together with its next line.
 _MAX_SCRIPT: Final = 64 * 1024
 _MAX_SHORT_SCRIPT: Final = 1_000
 # The cost of judging one write, in characters. Each text costs at least `_MIN_COST`. Above
@@ -198,7 +198,7 @@ class TypedLines:
                 await self._admit(text, self._typed)
 
     async def _judge_kept(self, lines: Iterable[bytes]) -> None:
-        """Judge lines that bash may run without their first byte."""
+        """Judge lines without their first byte, because bash may run them in this form."""
         for line in lines:
             for text in readings(line):
                 kept = text.encode()[1:].decode("utf-8", "replace")
@@ -235,7 +235,7 @@ class TypedLines:
     async def finish(self, line: TypedLine) -> TypedLine:
         """Judge the remaining lines.
 
-        Returns the line with the incomplete commands that the next write may continue.
+        Returns the line, which holds the incomplete commands that the next write may continue.
         """
         for lines in dict.fromkeys((self._typed, self._edited)):
             if lines.left:

@@ -1,8 +1,8 @@
 """Divides output into units, and finds escape sequences. This module is pure.
 
-A unit is a UTF-8 character, an escape sequence, or a byte that is part of no character. Where a
-unit ends depends only on the bytes of the output, and on at most `MAX_SEQUENCE_BYTES` of them. So
-the units are the same, however reads divide the output.
+A unit is a UTF-8 character, an escape sequence, or a byte that is part of no character. The end of
+a unit depends only on the output, and on at most `MAX_SEQUENCE_BYTES` bytes of it. So the units are
+the same, however reads divide the output.
 
 The escape sequences are those of ECMA-48 and ISO 2022: CSI, the control strings OSC, DCS, SOS, PM
 and APC, designations of character sets, and two-byte escapes. As in xterm, BEL also ends an OSC
@@ -31,7 +31,7 @@ _SEQUENCE: Final = re.compile(
     rb"%s[\x40-\x7e]|%s(?:\x07|\x1b\\)|%s\x1b\\|%s[\x30-\x7e]|%s"
     % (_CSI, _OSC, _STRING, _NF, _TWO_BYTES)
 )
-# Matches the beginning of such a sequence at the end of the data.
+# Matches an incomplete sequence of this kind at the end of the data.
 _UNFINISHED: Final = re.compile(rb"(?:%s|%s\x1b?|%s\x1b?|%s|\x1b)\Z" % (_CSI, _OSC, _STRING, _NF))
 # Matches the beginning of a control string, which is the only sequence that can contain a line end.
 _UNFINISHED_STRING: Final = re.compile(rb"(?:%s|%s)\Z" % (_OSC, _STRING))
@@ -57,7 +57,7 @@ def whole_units(data: bytes) -> int:
     """Return how many bytes of `data` are whole units. More data may follow."""
     size = len(data) - _unfinished_character(data)
     window = max(0, len(data) - MAX_SEQUENCE_BYTES)
-    # A search for one byte is ten times faster than a search for two bytes.
+    # Searching for one byte is ten times faster than searching for two bytes.
     for position in (data.rfind(b"\x1b", window), data.rfind(b"\x9b", window) - 1):
         if position >= 0 and _UNFINISHED.match(data, position):
             size = min(size, position)
@@ -115,7 +115,9 @@ def _is_text(data: bytes) -> bool:
 
 
 def _unfinished_character(data: bytes) -> int:
-    """Return the number of bytes at the end that begin an incomplete UTF-8 character."""
+    """If the data ends with an incomplete UTF-8 character, return its number of bytes; otherwise,
+    return 0.
+    """
     for length in range(1, min(3, len(data)) + 1):
         byte = data[-length]
         if byte < 0x80:

@@ -1,8 +1,8 @@
 """Reads the new output of a stream in a limited number of characters: all of it, or its head and
 tail.
 
-The result is for a reader that has room for little text, and that wants to know the beginning and
-the current state. The omitted middle counts as read. In place of the middle, the text has a notice
+The result is for a reader that has room for little text, and wants to see how the output began and
+how it looks now. The omitted middle counts as read. In place of the middle, the text has a notice
 with the offsets at which a caller can read the middle.
 """
 
@@ -20,15 +20,15 @@ from shelld.output.retention import OutputStream
 from shelld.output.store import StreamStore
 from shelld.output.text import STEP_BYTES, begins_within_line, last_states, plain_text, read_text
 
-# A head may lose up to 1/_LINE_SHARE of its text at its end, and a tail may lose the same share at
-# its beginning, so that both consist of whole lines.
+# Heads and tails are cut to whole lines if this costs at most 1/_LINE_SHARE of their text. A head
+# is cut at its end, and a tail at its beginning.
 _LINE_SHARE: Final = 5
 
 # At most this many bytes at the beginning and at the end are searched for text.
 _WINDOW_BYTES: Final = 1024 * 1024
 
-# Text may have fewer characters than bytes. So if the excerpt is too short, more bytes are read, at
-# most this many times.
+# Text may have fewer characters than bytes. If the excerpt is too short for this reason, more bytes
+# are read. This is done at most this many times.
 _ATTEMPTS: Final = 5
 
 # At most this many bytes at the end are searched for the line that shows the progress.
@@ -76,8 +76,8 @@ class ExcerptReader(StreamReader):
         whole = await _whole(store, start, stop, limit, final=final)
         self.is_cut = whole is None
         if whole is not None:
-            # Do not count bytes that were dropped after they were read, because the text includes
-            # these bytes.
+            # Some bytes may have been dropped after they were read. Do not count them, because the
+            # text includes them.
             (text, _, end), dropped = whole
         else:
             head = _head(store, start, stop, limit // 2)
@@ -206,7 +206,9 @@ async def count_lines(store: StreamStore, start: int, end: int) -> int:
 
 
 def last_lines(store: StreamStore, start: int, end: int, max_characters: int) -> str:
-    """Return the last whole lines from `start` to `end`, or the end of a line that is too long."""
+    """Return the last whole lines from `start` to `end`. If the last line is too long, return only
+    its end.
+    """
     begin = max(start, end - _GLANCE_BYTES)
     kept = store.read(begin, end - begin)
     data = kept.data[: max(0, end - kept.start)]

@@ -35,7 +35,8 @@ async def read_head(store: StreamStore, max_text_bytes: int, *, strip: bool, fin
     stop = store.written
     room = max_text_bytes - len(TRUNCATED_SUFFIX)
     gathered = _Gathered(0, strip=strip)
-    # The longest head that fits together with the suffix. It is the result if the text must be cut.
+    # The longest head that fits together with the suffix. If the text must be cut, this is the
+    # result.
     cut: Head | None = None
     while True:
         step, is_first = min(STEP_BYTES, stop - gathered.end), not gathered.end
@@ -100,7 +101,7 @@ class _Gathered:
 def _grown(
     store: StreamStore, gathered: _Gathered, stop: int, *, strip: bool, final: bool
 ) -> tuple[Piece, _Gathered]:
-    """Read the next step. Return it, and `gathered` with it."""
+    """Read the next step. Return the new piece, and `gathered` with this piece."""
     piece = read_text(store, gathered.end, stop, STEP_BYTES, strip=strip, final=final)
     return piece, gathered.plus(piece)
 

@@ -97,7 +97,7 @@ async def read_in_steps(
         position = piece.end
         if position >= stop:
             break
-    # To join 16 MiB takes several milliseconds.
+    # Joining 16 MiB takes several milliseconds.
     join = partial(text.joined, is_end=final and position == stop)
     return Piece(await do_step(join, position - start), position, dropped, invalid)
 
@@ -171,19 +171,18 @@ class StreamReader:
         self._max_bytes = max_bytes
         self._strip = strip
         self._filter = line_filter
-        # The offset at which the read of this call begins, and the offset at which the next peek
-        # begins.
+        # The offsets at which the read of this call and the next peek begin.
         self._start = self._position = stream.read_position if offset is None else offset
         self._dropped = self._invalid = 0
         # The number of bytes that had been written at the time of the last peek.
         self._seen = self._position
-        # Whether the last read that was skipped has left bytes that the next peek can use at once.
+        # Whether the last skipped read has left bytes that the next peek can use at once.
         self._goes_on = False
         # Earlier peeks have searched the current line up to this offset and have not found its end.
         self._searched = 0
-        # The value of `_searched` at the last `skip`. Every peek begins its search at this offset.
-        # If the caller has neither skipped nor taken the read of the last peek, the next peek reads
-        # the same bytes again.
+        # The value of `_searched` at the last `skip`. Every peek starts its search from this
+        # offset. If the caller has neither skipped nor taken the read of the last peek, the next
+        # peek reads the same bytes again.
         self._searched_for_good = 0
 
     @property
@@ -193,8 +192,8 @@ class StreamReader:
 
     @property
     def has_news(self) -> bool:
-        """Whether the next peek may return more: bytes have arrived since the last peek, or the
-        last read that was skipped has left bytes that the next peek can use at once.
+        """Whether the next peek may return more. This is so if bytes have arrived since the last
+        peek, or if the last skipped read has left bytes that the next peek can use at once.
         """
         if self.was_overtaken:
             return self._store.written > self._stream.read_position
@@ -235,8 +234,8 @@ class StreamReader:
         return await self._peek_lines(self._filter, stop, final=final)
 
     def goes_on_after(self, read: Read) -> bool:
-        """Whether bytes are left after `read` that the next peek can use without new output. This
-        is False if the last peek could not use any bytes, because the next peek could not use these
+        """Whether the next peek can use bytes after `read` even if no new output comes. This is
+        False if the last peek could not use any bytes, because the next peek could not use these
         bytes either.
         """
         return read.more and read.end > self._position

@@ -3,10 +3,10 @@
 Owns the spool, and knows every shell's output from the shell's start until the shell is forgotten.
 A shell that exceeds its own limit loses the oldest bytes of its tail. If all shells together exceed
 their common limit, or the disk is full, ended shells lose output first, in the order in which they
-ended. Ended shells whose output a request is reading lose output after the other ended shells.
-After the ended shells, the running shell that stores the most output loses some of it. So the
-output of other shells never prevents a shell from storing its own output. This module never forgets
-a shell by itself.
+ended. If a request is reading the output of an ended shell, this shell loses output only after the
+other ended shells. After the ended shells, the running shell that stores the most output loses some
+of it. So the output of other shells never prevents a shell from storing its own output. This module
+never forgets a shell by itself.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _DEFAULT: Final = Options()
 # the rest of the limit.
 _HEAD_SHARE: Final = 4
 
-# A running shell gives up 1/_RECLAIM_SHARE of its blocks at once. If it gave up single blocks, each
-# of them would need a search for the largest shell.
+# A running shell gives up 1/_RECLAIM_SHARE of its blocks at once. Otherwise, the largest shell
+# would have to be found again for each block.
 _RECLAIM_SHARE: Final = 8
 
 StreamName = Literal["stdout", "stderr"]
@@ -90,7 +90,7 @@ class ShellOutput:
 
     @property
     def error(self) -> str | None:
-        """The name of the errno because of which output was dropped although the limits allowed it.
+        """The name of the error that made a store drop output within the limits, such as "ENOSPC".
         None if there was no such error.
         """
         return self._stores[0].error or self._stores[1].error
@@ -152,8 +152,8 @@ class Retention:
     ) -> None:
         self._retain_bytes = retain_bytes
         self._spool = Spool(total_bytes, spool_directory)
-        # Running shells in the order of their starts, and ended shells in the order of their ends.
-        # `_ended` has only shells with blocks to give up.
+        # Running shells in the order in which they started, and ended shells in the order in which
+        # they ended. `_ended` has only shells with blocks to give up.
         self._running: dict[ShellOutput, None] = {}
         self._ended: dict[ShellOutput, None] = {}
 

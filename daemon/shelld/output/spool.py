@@ -52,10 +52,10 @@ class Spool:
         return system.f_bavail * system.f_frsize
 
     def put(self, data: bytes | bytearray | memoryview) -> int | None:
-        """Store up to `BLOCK_BYTES` and return the number of the block; None if `max_bytes` are in
-        use.
+        """Store up to `BLOCK_BYTES` bytes in a block, and return its number.
 
-        Raises OSError if there is no space or the file cannot be created.
+        Return None if `max_bytes` are in use. Raises OSError if there is no space or the file
+        cannot be created.
         """
         block = self._take()
         if block is None:

@@ -21,7 +21,7 @@ from typing import Final, NamedTuple, Protocol
 
 from shelld.output.spool import BLOCK_BYTES
 
-# At most this many blocks of a stream stay in memory if its blocks cannot be stored. These blocks
+# If blocks of a stream cannot be stored, at most this many of them stay in memory. These blocks
 # have the first and last bytes of the stream.
 MEMORY_BLOCKS: Final = 4
 
@@ -40,7 +40,7 @@ class Blocks(Protocol):
 
 
 class MemoryBlocks:
-    """Stores blocks in memory, for a stream that does not count towards the common limit of all
+    """Stores blocks in memory. It is for streams that do not count towards the common limit of all
     shells.
     """
 
@@ -74,15 +74,16 @@ class Kept(NamedTuple):
 class StreamStore:
     """`written` is the number of bytes appended, which is the offset of the next byte.
 
-    The head has at most `head_limit` bytes. Callers limit the tail with `drop`. `error` is the name
-    of the errno because of which bytes were dropped although the limits allowed them, or None.
+    The head has at most `head_limit` bytes. Callers limit the tail with `drop`. If an error has
+    made the store drop bytes within the limits, `error` is its name, such as "ENOSPC"; otherwise,
+    it is None.
     """
 
     def __init__(self, head_limit: int, blocks: Blocks | None = None) -> None:
         self.written = 0
         self.error: str | None = None
-        # The error with which `Blocks` has refused the last block. None if `Blocks` stored this
-        # block, or only had no room for it.
+        # The error with which `Blocks` has refused the last block. None if `Blocks` has stored this
+        # block, or has had no room for it.
         self._refusal: str | None = None
         self._blocks = MemoryBlocks() if blocks is None else blocks
         # The gap between head and tail. Until bytes are dropped, the gap is an empty range at the
@@ -254,12 +255,13 @@ class StreamStore:
     # -- reading ----------------------------------------------------------------------------
 
     def whole_from(self, start: int) -> int:
-        """Return the first offset, from `start` on, after which no byte is missing."""
+        """Return the lowest offset at or after `start` from which on no byte is missing."""
         return max(start, self._gap_end) if self.dropped else start
 
     def read(self, start: int, max_bytes: int) -> Kept:
-        """Return up to `max_bytes` contiguous kept bytes, from `start` or after the gap.
+        """Return up to `max_bytes` contiguous bytes from `start`.
 
+        If `start` is in the gap, the bytes begin at the end of the gap.
         A read never joins the two sides of the gap, so a read that reaches the gap ends there. If
         `start` is beyond the end, the read is empty.
         """

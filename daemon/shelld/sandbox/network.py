@@ -39,7 +39,7 @@ def resolved_hosts(given: SandboxPolicy) -> tuple[str, ...]:
 def tightened_network(
     own: SandboxNetwork, own_hosts: tuple[str, ...], given: SandboxPolicy
 ) -> tuple[SandboxNetwork, tuple[str, ...]]:
-    """Return the network and the hosts of a call in a session with `own` and `own_hosts`.
+    """Return the network and the hosts of a call. Its session has `own` and `own_hosts`.
 
     Raises `RpcError` (invalid_params).
     """
@@ -74,8 +74,8 @@ def proxy_variables(network: SandboxNetwork, hosts: Iterable[str]) -> dict[str, 
     """Return the variables with which programs find the proxy. Return no variables for a network
     other than `hosts`.
 
-    If `hosts` lists 127.0.0.1, this address means the machine and not the sandbox. Only the proxy
-    leads to the machine, so `no_proxy` does not list the address then.
+    If `hosts` lists 127.0.0.1, this address means the machine and not the sandbox. In this case,
+    `no_proxy` does not list the address, because only the proxy leads to the machine.
     """
     if network != "hosts":
         return {}

@@ -26,8 +26,9 @@ from shelld.keeper.channel import (
 )
 from shelld.keeper.proc import children_of, read_file
 
-# The number for a process whose pid could not be read, most often because it has ended. No process
-# can have this number, because it is above the highest possible pid (PID_MAX_LIMIT).
+# Stands for the pid of a process if the pid could not be read, most often because the process has
+# ended. No process can have this number, because it is above the highest possible pid
+# (PID_MAX_LIMIT).
 ENDED: Final = 2**22 + 1
 
 # The maximum number of processes that one search reads. Each process takes some 20 µs.
@@ -50,8 +51,7 @@ def outer_pids(first: int, inner: Iterable[int]) -> list[int]:
     """Return the sorted outer pids of processes. Skip processes that have ended.
 
     `first`: the outer pid of a common ancestor of the processes. If the search fails, the result
-    has ENDED in place of the processes that were not found. Otherwise, these processes would seem
-    to have ended.
+    also has ENDED, so that the processes that were not found do not count as ended.
     """
     wanted = set(inner)
     found: list[int] = []
@@ -97,7 +97,7 @@ class NamespacedChannel(Channel):
 
     def __init__(self, sock: socket.socket) -> None:
         super().__init__(sock)
-        # `_complete` has translated this number of messages at the beginning of its list.
+        # The number of messages at the beginning of its list that `_complete` has translated.
         self._translated_count = 0
 
     def _complete(self, messages: list[tuple[Message, list[int]]]) -> None:

@@ -2,8 +2,8 @@
 
 Commands start in a sandbox in the same way as outside. `acquire` returns a runner, which takes the
 same messages as a runner outside. So a command costs nothing extra, and spare shells, terminals and
-kills work. For the runner outside, the whole sandbox is one command. When this command has ended,
-the runner has proved that no process of the sandbox is left.
+kills work. For the runner outside, the whole sandbox is one command. When the runner reports that
+this command has ended, no process of the sandbox is left.
 
 Owns the channels, the idle runners, and the directory of the daemon's files in the sandbox.
 
@@ -57,26 +57,26 @@ from shelld.sandbox.view import PRIVATE, View, needed_paths, shown_sockets, view
 
 # A sandbox starts in a tenth of a second. On a busy machine it may take much longer.
 START_TIMEOUT_S: Final = 20.0
-# The maximum time for the end of a sandbox. After this time, its processes count as survivors.
+# How long a sandbox may take to end. After this time, its processes count as survivors.
 _END_TIMEOUT_S: Final = 5.0
-# The maximum time for the end of a sandbox while the daemon stops.
+# How long a sandbox may take to end while the daemon stops.
 _LAST_END_S: Final = 1.0
 
 _ERROR_BYTES: Final = 4_096
 # The directory of terminals: see `shelld.keeper.inside`.
 _TERMINALS: Final = "/dev/pts"
-# The number of descriptors that come with ENTERED, without the descriptor for the proxy.
+# The number of descriptors that come with ENTERED. The descriptor for the proxy does not count.
 _ENTERED_WITH: Final = 2
-# A child of bash uses this name for the file of its state. The name belongs to a directory, because
-# only bash itself may report a state.
+# A child of bash uses this name for its state file. A directory has this name, so the child cannot
+# write the file. Only bash itself may report a state.
 _NO_FILE: Final = "-1"
 
 
 class Sandbox:
     """`missing`: the reason why no command can start in the sandbox."""
 
-    # `Runners` has these members. `adopts` is True, because all processes that a dead keeper leaves
-    # stay in this sandbox.
+    # `Runners` has these members. `adopts` is True: if a keeper dies, the processes that it leaves
+    # behind stay in this sandbox.
     adopts = True
     is_blind = False
 
@@ -104,7 +104,8 @@ class Sandbox:
         self._entered: list[tuple[Message, list[int]]] = []
         # Whether the runner may have started bubblewrap.
         self._is_begun = False
-        # The outer pid of the first process, and the inner pids of the runners by their outer pids.
+        # The outer pid of the first process, and a map from the runners' outer pids to their inner
+        # pids.
         self._first = 0
         self._inner_pids: dict[int, int] = {}
         self._idle = IdleRunners()
@@ -253,7 +254,7 @@ class Sandbox:
     # -- ending -----------------------------------------------------------------------------
 
     def end(self) -> None:
-        """Kill every process of the sandbox. `run` waits for their end."""
+        """Kill every process of the sandbox. `run` waits until they have ended."""
         self.has_ended = True
         try:
             self._idle.close()
@@ -283,8 +284,8 @@ class Sandbox:
         self.is_gone |= message[0] in (EMPTY, FAILED) or (message[0] == EXITED and message[-1])
 
     async def _end_without_runner(self) -> None:
-        """Wait until the daemon has killed the processes that a dead runner and its keeper have
-        left.
+        """A runner and its keeper have died, and have left processes. Wait until the daemon has
+        killed these.
         """
         assert self._outside is not None
         peer = self._outside.peer
@@ -335,7 +336,9 @@ class Sandbox:
 
     @property
     def is_stale(self) -> bool:
-        """Whether the machine has something new that a new sandbox would hide."""
+        """Whether a new sandbox would hide something that this sandbox shows, because it is new on
+        the machine.
+        """
         view = self._view
         if view is None:
             return False
@@ -345,7 +348,7 @@ class Sandbox:
             # With the network of the machine, the list also has the sockets of the sandbox itself.
             return False
         try:
-            # The file of a hidden socket may have got another name.
+            # The file of a hidden socket may have been renamed.
             new = [
                 path
                 for path in socket_paths()
@@ -358,9 +361,7 @@ class Sandbox:
 
     @property
     def was_too_late(self) -> bool:
-        """Whether the only reason for a failed start may be a socket that was removed from the
-        machine.
-        """
+        """Whether the start may have failed only because a socket was removed from the machine."""
         view = self._view
         return self.missing is engine.NO_MOUNT and view is not None and view.is_socket_gone
 
@@ -442,7 +443,7 @@ class Sandbox:
         self.end()
 
     def is_dying(self, runner: int | None) -> bool:
-        """Return False, because `orphans` waits for the end of the whole sandbox."""
+        """Return False, because `orphans` waits until the whole sandbox has ended."""
         del runner
         return False
 

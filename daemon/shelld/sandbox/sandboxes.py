@@ -1,4 +1,4 @@
-"""Manages all running sandboxes, by the limits that they enforce.
+"""Manages all running sandboxes. Commands with the same limits share one.
 
 Only sessions with the same policy and the same rules for their environment share a sandbox. The
 reason is that a command can read the environment of every other command in its sandbox. A sandbox
@@ -21,7 +21,8 @@ from shelld_protocol.errors import resource_exhausted, shutting_down, unavailabl
 # A sandbox costs about 12 MiB of memory, and three processes.
 MAX_SANDBOXES: Final = 32
 IDLE_S: Final = 300.0
-# Several starts may be needed, because sockets of the machine come and go meanwhile.
+# Several attempts may be needed, because programs on the machine may make or remove sockets while a
+# sandbox starts.
 _STARTS: Final = 5
 
 
@@ -77,7 +78,7 @@ class Sandboxes:
                 raise unavailable("sandbox", missing.what, missing.hint)
             if self._sandboxes.get(key) is sandbox:
                 return sandbox
-            # The sandbox was retired meanwhile, so the loop tries another one.
+            # The sandbox was retired during the wait, so try another one.
 
     def ready(self, key: SandboxKey) -> Sandbox | None:
         """Return the sandbox if it is ready. Do not wait for it."""
@@ -126,7 +127,7 @@ class Sandboxes:
         self._retire(oldest, self._sandboxes[oldest])
 
     def _retire(self, key: SandboxKey, sandbox: Sandbox) -> None:
-        """Give a sandbox no more commands. It ends with its last command."""
+        """Give a sandbox no more commands. It ends when its last command has ended."""
         # Do this first, so that the sandbox ends even if something below fails.
         if not sandbox.is_gone:
             self._ending.add(sandbox)

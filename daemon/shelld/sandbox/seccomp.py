@@ -1,9 +1,9 @@
 """Makes the program for seccomp(2) that refuses system calls in a sandbox. Pure.
 
-Namespaces and mounts do not cover all dangers: sockets of families without a namespace (AF_VSOCK),
-the keys of the user, and a terminal's input queue (TIOCSTI). If the network is none, internet
-sockets are refused as well. Other ways to make a socket (io_uring, other system call tables) are
-refused as a whole, and so are new user namespaces.
+Namespaces and mounts do not cover all dangers. They do not cover socket families without a
+namespace (AF_VSOCK), the user's keys, and a terminal's input queue (TIOCSTI). If the network is
+none, internet sockets are refused as well. Other ways to make a socket (io_uring, other system call
+tables) are refused as a whole, and so are new user namespaces.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Lists the unix sockets of the machine that have a path, from /proc/net/unix. Changes nothing.
 
-The list has the sockets of one network namespace. A sandbox without the network of the machine has
-a namespace of its own, so the list does not have the sockets that the commands of this sandbox
-make.
+The list has the sockets of one network namespace. If a sandbox does not use the network of the
+machine, it has a namespace of its own. The list then lacks the sockets that the commands in this
+sandbox make.
 
 The list has the path to which a server has bound its socket. If the file was renamed later, or was
 linked to another name and removed, the list still has the first path. The program ssh makes such

@@ -1,13 +1,12 @@
 """Decides what a sandbox shows of the machine, and turns a policy into arguments of bubblewrap.
 
-The root is read-only. The mounts on top of the root follow in the order of their depth, so a deeper
-mount covers a part of a higher mount. Every mount that denies something is on a path that commands
-cannot replace. The reason is that the directories above this path are mounts as well, and the
-kernel renames no mount.
+The root is read-only. The other mounts follow in the order of their depth, so that a deeper mount
+covers a part of a mount above it. Commands cannot replace a path that a mount denies, because the
+directories above this path are mounts as well, and the kernel never renames a mount.
 
 If a denied path does not exist, and commands could create it, the sandbox needs a directory there,
-so that it can mount something on this directory. `View.placeholders` lists these directories. The
-caller makes them before the sandbox starts, and removes them after its end if they are empty.
+on which it can mount something. `View.placeholders` lists these directories. The caller makes them
+before the sandbox starts, and removes them after the sandbox has ended, if they are empty.
 """
 
 from __future__ import annotations
@@ -77,7 +76,7 @@ class View(Struct, frozen=True):
 
     @property
     def is_outdated(self) -> bool:
-        """Whether a denied path has appeared, or a denied path or a hidden socket was replaced."""
+        """Whether a denied path has appeared or was replaced, or a hidden socket was replaced."""
         return (
             any(map(os.path.lexists, self.missing))
             or any(identity_of(path) != identity for path, identity in self.present)
@@ -254,7 +253,8 @@ def shown_sockets(
             yield path
     for directory in directories:
         if not os.path.isdir(directory):
-            # To resolve the path would take longer, and each command in a sandbox gets here.
+            # Resolving the path would take longer, and this code runs for each command in a
+            # sandbox.
             continue
         real = os.path.realpath(directory)
         if not is_within(real, hidden) or is_within(real, shown):
@@ -275,7 +275,8 @@ def _shows_socket(
 
 def _real_path(path: str) -> str | None:
     """Return the path without symbolic links; None if the path leads nowhere. Raises OSError."""
-    # This is several times as fast as `os.path.realpath`, and each command in a sandbox gets here.
+    # This is several times as fast as `os.path.realpath`, and it runs for each command in a
+    # sandbox.
     try:
         descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError as error:

@@ -17,9 +17,9 @@ from avt._avt import Vt
 from shelld.screens.marks import Marks
 from shelld.screens.scrolling import unseen
 
-# Matches titles, switches of the alternate screen, and resets of the whole terminal. A title ends
-# where another sequence may begin, so that the time of the search is linear in the length of the
-# output. The pattern begins with a single character class, which `re` finds quickly.
+# Matches titles, switches of the alternate screen, and resets of the whole terminal. The pattern
+# ends a title where another sequence may begin, so the search takes a time that is linear in the
+# length of the output. The pattern begins with a single character class, which `re` finds quickly.
 _OF_INTEREST: Final = re.compile(
     r"[\x1b\x9b\x9d](?:"
     r"(?:(?<=\x1b)\]|(?<=\x9d))"
@@ -30,7 +30,7 @@ _OF_INTEREST: Final = re.compile(
 # A text without any of these strings contains no such sequence. The operator `in` finds them faster
 # than `re`.
 _BEGINNINGS: Final = ("\x1b]", "\x1b[?", "\x1bc", "\x9b", "\x9d")
-# Matches the beginning of such a sequence at the end of the output so far.
+# Matches an incomplete sequence of this kind at the end of the output so far.
 _UNFINISHED: Final = re.compile(
     r"(?:\x1b|(?:\x1b\]|\x9d)[02]?(?:;[^\x07\x1b\x9c\x9d]{0,4096}+\x1b?)?"
     r"|(?:\x1b\[|\x9b)\??[\d;]{0,64})\Z"
@@ -123,7 +123,7 @@ class Emulator:
 
     @property
     def _now(self) -> Vt:
-        """The emulator, which also gets the text that `Marks` has held back."""
+        """The emulator, after it has received the text that `Marks` has held back."""
         self._vt.feed_str(self._marks.release())
         return self._vt
 

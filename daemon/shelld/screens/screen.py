@@ -41,16 +41,17 @@ CPU_SECONDS: Final = 2
 # The maximum time of one capture. If output is left after this time, the next capture continues
 # with this output.
 CAPTURE_TIMEOUT_S: Final = 20.0
-# The time for which answers to questions about the cursor may delay a capture.
+# How long answers to questions about the cursor may delay a capture.
 _TURN_S: Final = 0.2
 
 _STEP_BYTES: Final = 64 * 1024
-# The maximum number of bytes that are shown after a gap in the output. With a higher limit, a
-# program that writes at full speed would cause the next gap before the emulator has caught up. The
-# limit has room for a thousand large screens.
+# After a gap in the output, at most this number of bytes is shown. With a higher limit, a program
+# that writes at full speed would cause the next gap before the emulator has caught up. The limit
+# has room for a thousand large screens.
 _MAX_AFTER_GAP: Final = 4 * 1024 * 1024
-# The maximum number of attempts to show the same output. For example, the first process is killed,
-# and a step of the output ends the next two processes. The fourth process skips this step.
+# The maximum number of attempts to show the same output. For example, somebody kills the first
+# process, and a step of the output makes the next two processes end. Then the fourth process skips
+# this step.
 _ATTEMPTS: Final = 4
 _MAX_SCROLLBACK: Final = 10_000
 _PROGRAM: Final = Path(__file__).with_name("main.py")
@@ -112,7 +113,7 @@ class Screen:
         self._lock = anyio.Lock()
         self._helper: Helper | None = None
         self._is_forgotten = False
-        # The offset up to which the process has got the output.
+        # The offset up to which the process has received the output.
         self._position = 0
         # The number of the last resize that was sent to the process.
         self._resizes = 0
@@ -180,7 +181,7 @@ class Screen:
 
     @contextlib.asynccontextmanager
     async def _use(self) -> AsyncGenerator[None]:
-        """Reserve the process for this block."""
+        """Reserve the helper process while the `with` block runs."""
         # Acquire the lock first, so that captures that wait for this screen take no places from
         # other screens.
         async with self._lock, self._captures:
@@ -294,9 +295,9 @@ class Screen:
                 self._resizes = number
 
     async def _step(self, kind: bytes, content: bytes, length: int) -> bytes:
-        """Make the process show a part of the output, which has `length` bytes, or a new size, with
-        `length` 0. If a step has ended two processes, later processes skip this step and all output
-        before it.
+        """Make the process show the next `length` bytes of the output. For a new size, `length` is
+        0. If a step has ended two processes, later processes skip this step and all output before
+        it.
         """
         try:
             return await self._ask(kind, content)

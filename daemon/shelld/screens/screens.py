@@ -68,7 +68,7 @@ class Screens:
             screen.forget()
 
     def release(self, terminal: TerminalInput) -> None:
-        """After the end of a command, end the helper process of its screen if it is not in use.
+        """After a command has ended, end the helper process of its screen if it is not in use.
 
         A later capture starts another process.
         """
@@ -78,7 +78,7 @@ class Screens:
 
     @contextlib.contextmanager
     def following(self, terminal: TerminalInput, output: StreamStore) -> Generator[Screen]:
-        """During the block, the end of the command does not end the helper process."""
+        """While the `with` block runs, the helper process stays even if the command ends."""
         screen = self.of(terminal, output)
         screen.followers += 1
         try:

@@ -41,8 +41,8 @@ def unseen(data: bytes, rows: int, scrollback: int) -> Unseen | None:
     start = data.find(b"\r\n") + 2
     end = len(data)
     # At first, line ends may only move the cursor down, over older lines, until it reaches the last
-    # row. This takes at most `rows` line ends. The line ends after that scroll all older lines off
-    # the screen, and then off the scrollback.
+    # row. This takes at most `rows` line ends. All further line ends scroll the older lines off the
+    # screen, and then off the scrollback.
     for _ in range(2 * rows + scrollback):
         end = data.rfind(b"\n", start, end)
         if end < 0:

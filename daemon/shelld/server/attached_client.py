@@ -22,7 +22,7 @@ from shelld.server.serve import Server
 from shelld.server.stdio import Output
 
 # When a client is lost, its requests in flight get `DRAIN_S` to end by themselves. After that, the
-# commands of the requests that have not ended get `HAND_OVER_S` to move to the background. At last,
+# commands of the requests that have not ended get `HAND_OVER_S` to move to the background. Finally,
 # the client gets `FLUSH_S` to read the remaining answers.
 DRAIN_S: Final = 0.5
 HAND_OVER_S: Final = 0.5
@@ -85,14 +85,14 @@ class AttachedClient:
         self.output = output
         # `Clients` cancels this scope to end the service of the client.
         self.reading = anyio.CancelScope()
-        # The descriptor of the stream of requests, until it is closed.
+        # The descriptor from which requests are read, until it is closed.
         self._requests = [streams[0]]
         # True when the reply to the client's `shelld attach` was sent.
         self.is_welcome = False
         self.is_stolen = False
         # True when `Clients` has begun to release the client.
         self.is_leaving = False
-        # This is set if the client's requests should get no time to end by themselves.
+        # If this is set, the client's requests get no time to end by themselves.
         self.cut_short = anyio.Event()
         self.gone = anyio.Event()
 
@@ -108,7 +108,7 @@ class AttachedClient:
         self.connection.close()
 
     def _say_goodbye(self) -> None:
-        # Say nothing, because without a reply, the end of file makes `shelld attach` try again.
+        # Send nothing. If the stream ends without a reply, `shelld attach` tries again.
         if not self.is_welcome:
             return
         reason: Literal["stolen", "detached"] = "stolen" if self.is_stolen else "detached"

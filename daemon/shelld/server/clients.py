@@ -1,16 +1,16 @@
-"""The clients of a lasting daemon, one after the other.
+"""Serves the clients of a lasting daemon, one after the other.
 
 Owns the listening socket and the attached client. Each client has a `Server` of its own. Shells,
 sessions and subscriptions stay from one client to the next. The module `watchers` serves watchers,
 which only look and are not clients.
 
 When a client is lost, its requests end. Its foreground commands move to the background or end, as
-`on_disconnect` says. When the daemon stops, `app` ends the service of the last client, in the same
-way as in a daemon that serves only one client.
+`on_disconnect` says. When the daemon stops, `app` ends the service of the last client. It does this
+in the same way for a daemon that serves only one client.
 
 Invariants: at most one client is attached. A client is lost when its stream of requests ends, when
-it reads no more answers, or when its `shelld attach` is gone. The loss of a client takes a bounded
-time.
+it reads no more answers, or when its `shelld attach` is gone. Releasing a lost client takes a
+bounded time.
 """
 
 from __future__ import annotations
@@ -62,15 +62,15 @@ logger = Log("shelld.clients")
 HELLO_S: Final = 5.0
 # How long the daemon waits for its first client, even if the linger is shorter.
 FIRST_CLIENT_S: Final = 20.0
-# How long a new client waits while the daemon loses the previous client.
+# How long a new client waits while the daemon releases the previous client.
 LEAVE_S: Final = 10.0
 # How long the daemon tries to get the lock. After this time, it removes the socket without the
 # lock.
 LOCK_S: Final = 1.0
 LOCK_POLL_S: Final = 0.01
-# At the end of the linger, a connection may have come but not attached yet. The daemon checks for
-# its attachment at this interval, and this number of times. Without a free descriptor, the daemon
-# can never accept the connection.
+# When the linger is over, a new connection may exist that has not attached yet. The daemon checks
+# whether it attaches, at this interval and this number of times. Without a free descriptor, the
+# daemon can never accept the connection.
 LINGER_POLL_S: Final = 0.05
 LINGER_POLLS: Final = 200
 
@@ -96,7 +96,7 @@ class Clients:
         self._greeted: set[socket.socket] = set()
         # A task holds this lock while it attaches a client.
         self._attaching = anyio.Lock()
-        # The connections of `shelld stop`, which wait for the end of the process.
+        # The connections of `shelld stop` commands, which wait until this process has ended.
         self._stoppers: list[socket.socket] = []
         self._watchers = Watchers(self._info)
         try:

@@ -2,11 +2,10 @@
 
 No other file uses this package. Turns the exceptions of methods into `RpcError`.
 
-This module calls internal functions of jsonrpcserver, with one validated request and its method at
-a time. The public functions would start tasks of their own (out of reach of a cancel scope), refuse
+This module calls internal functions of jsonrpcserver. Each call gets one validated request and its
+method. The public functions would start tasks of their own (out of reach of a cancel scope), refuse
 a whole batch because of one bad member, and put exception texts into answers. They also compare the
-arguments with the method's signature at every call, which takes as long as the judgement of a
-command.
+arguments with the method's signature at every call, which takes as long as judging a command.
 
 The package jsonrpcserver imports jsonschema, for a validation that is not used here. That import
 would take a large part of the start-up time. jsonrpcserver also uses two classes of oslash, a
@@ -97,8 +96,8 @@ async def dispatch(
     """Call the method `name`. Return its result, or the `RpcError` for the answer.
 
     Does not raise the error again. This frame refers to the error, and the traceback of a raised
-    error would refer to this frame. Such a cycle would keep the data of a failed request, which can
-    be megabytes, until a garbage collection.
+    error would refer to this frame. Such a cycle would keep the data of a failed request in memory
+    until a garbage collection. The data can be megabytes.
     """
     method = methods.get(name)
     if method is None:

@@ -1,4 +1,4 @@
-"""Gives a watcher the shells at targets, as each target has last reported them.
+"""Gives a watcher the shells at targets, as the last reports of the targets show them.
 
 Asks only connected targets, and never connects a target. Asks each target one question at a time.
 So a silent target delays only the first view. A watcher sees the last rows of a silent target until
@@ -62,8 +62,8 @@ class FarShells:
         self._targets = targets
         self._tasks = tasks
         self._characters = characters
-        # The rows of each connection that has answered, and the connections whose answers are still
-        # to come.
+        # The rows of each connection that has answered, and the connections that have not answered
+        # yet.
         self._rows: dict[object, list[WatchedShell]] = {}
         self._asked: set[object] = set()
         self._answered = anyio.Event()

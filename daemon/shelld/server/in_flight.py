@@ -44,7 +44,7 @@ CANCEL_METHODS: Final[Mapping[str, tuple[str, Cancellation]]] = {
 
 
 class InFlight:
-    """A request between its acceptance and its one settlement."""
+    """A request that was accepted and is not settled yet. It is settled once."""
 
     __slots__ = (
         "cancellation",
@@ -144,8 +144,8 @@ class RequestTable:
         return entry in self._waiting
 
     def put_off(self, entry: InFlight) -> bool:
-        """Add a request that must wait to the table. Return False if too many requests wait
-        already.
+        """Add a request to the table. This request must wait. Return False if too many requests
+        wait already.
         """
         size = len(entry.request.params)
         if len(self._waiting) >= MAX_WAITING or self._waiting_bytes + size > MAX_WAITING_BYTES:

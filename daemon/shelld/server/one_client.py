@@ -1,4 +1,4 @@
-"""Serves the only client of a daemon that ends with this client."""
+"""Serves the only client of a daemon. The daemon ends when this client is gone."""
 
 from __future__ import annotations
 

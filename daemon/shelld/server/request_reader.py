@@ -1,4 +1,4 @@
-"""Reads the stream of requests, and goes on after a failure of our own code.
+"""Reads the stream of requests. Goes on if our own code fails.
 
 Owns the bytes that were read and not framed yet, and the facts about the end of the stream. Never
 reads the content of a message. `start` takes the frames.
@@ -18,7 +18,7 @@ from shelld.server.stdio import Input
 from shelld_protocol.framing import FrameReader
 
 # After a failure, the reader tries again after a pause. After a few faults in a row, it gives the
-# stream up. It survives many more shortages, because a shortage may last a minute.
+# stream up. After shortages, it tries again many more times, because a shortage may last a minute.
 READ_PAUSE_S: Final = 0.1
 MAX_READ_FAULTS: Final = 3
 MAX_READ_SHORTAGES: Final = 600
@@ -59,7 +59,7 @@ class RequestReader:
         self._wants_no_more = wants_no_more
         # Bytes that were read but not framed yet; b"" means the end of file.
         self._received: bytes | None = None
-        # The number of failed reads in a row, and the number of those whose cause was not a
+        # The number of failed reads in a row, and how many of them had another cause than a
         # shortage.
         self._failures = self._faults = 0
 

@@ -70,13 +70,13 @@ logger = Log("shelld.serve")
 # With more unread answers than this, the server reads no more requests.
 MAX_BACKLOG_BYTES: Final = 8 * 1024 * 1024
 
-# How many messages and members of batches start in a row before other tasks can run.
+# Other tasks can run after this number of messages and batch members has started.
 MAX_STARTED_IN_A_ROW: Final = 256
 
-# The length of one step of the wait in `Server.drain`.
+# `Server.drain` waits in steps of this length.
 DRAIN_TURN_S: Final = 0.02
 
-# How long after the grace period the server answers a cancelled request that does not end. If a
+# If a cancelled request does not end, the server answers it this long after the grace period. If a
 # command survives SIGKILL, the daemon gives up at most 1.5 s after the grace period.
 CANCEL_MARGIN_S: Final = 2.0
 
@@ -373,7 +373,7 @@ class Server:
     def _contexts_of(self, request_id: int | str) -> list[RequestContext]:
         """Return the contexts of the requests with this id.
 
-        Leaves out requests that have not begun, and those whose methods start no command.
+        Leaves out requests that have not begun, and requests for methods that start no command.
         """
         key = id_key(msgspec.json.encode(request_id))
         entries = () if key is None else self._requests.with_id(key)
@@ -434,7 +434,7 @@ class Server:
 
         Counts steps of `DRAIN_TURN_S` instead of comparing clock times. If a busy machine does not
         run this process for a while, that time counts as one step at most. During that time, the
-        commands also did not run, or the daemon could not see their ends.
+        commands did not run either, or the daemon could not see that they had ended.
         """
         for _ in range(math.ceil(seconds / DRAIN_TURN_S)):
             with anyio.move_on_after(DRAIN_TURN_S):

@@ -1,6 +1,6 @@
 """The interface of a service.
 
-A service serves one client, or the clients that attach one after the other.
+A service serves a single client, or several clients, which attach one after the other.
 """
 
 from __future__ import annotations

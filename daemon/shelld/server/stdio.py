@@ -153,11 +153,11 @@ class Output:
         self.backlog = 0
         self.is_broken = False
         self.failure: str | None = None
-        # Whether `close` or `release` was called, whether `release` was called, and whether the
-        # thread has nothing more to do after one of them.
+        # Whether `close` or `release` was called, whether it was `release`, and whether the thread
+        # has then finished its work.
         self._closed = self._is_released = self._has_finished = False
         self._progress = anyio.Event()
-        # A task waits until `backlog` is below this size; 0 if no task ever has.
+        # A task waits until `backlog` is below this size; 0 if no task has ever waited.
         self._awaited = 0
         self._token = anyio.lowlevel.current_token()
         begun = threading.Event()
@@ -262,7 +262,7 @@ class Output:
             return not self._has_finished
 
     def _write_queued(self) -> None:
-        """Write the queue or a part of it, waiting for the client as long as it takes."""
+        """Write the queue or a part of it. Wait for the client as long as it takes."""
         with self._lock:
             pieces = [self._queue.popleft()]
             size = len(pieces[0])

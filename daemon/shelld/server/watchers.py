@@ -2,8 +2,8 @@
 
 Owns the connections of watchers. A watcher gets one answer to each question, and no other messages.
 So a watcher that stops asking costs nothing, and the daemon never keeps an answer for a watcher.
-Watchers change nothing. They see the output that the daemon keeps, move no position of a reader,
-and keep no daemon alive.
+Watchers change nothing. They see the output that the daemon keeps, but they do not move read
+positions, and they do not keep the daemon alive.
 
 Invariant: every connection is closed when its watcher leaves, or when the daemon ends.
 """
@@ -115,7 +115,7 @@ class Watchers:
     async def _view(
         self, request: ViewRequest, manager: Manager, far: Sequence[WatchedShell]
     ) -> View:
-        """Return a view of the shells of this daemon and of the shells at targets.
+        """Return a view of the shells at this daemon and at its targets.
 
         Ended shells come last.
         """

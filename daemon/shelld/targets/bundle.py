@@ -30,7 +30,7 @@ import shelld_protocol
 PYTHON: Final = sys.version_info[:2]
 PLATFORM: Final = f"{sys.implementation.cache_tag} {sysconfig.get_platform()}"
 
-# Packages that are required only by modules that shelld does not import; see `dispatch`.
+# Only modules that shelld does not import require these packages: see `dispatch`.
 _NOT_NEEDED: Final = frozenset({"jsonschema"})
 
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
@@ -107,7 +107,7 @@ def write_file(path: Path, data: bytes, mode: int = 0o700) -> None:
     """Write a file so that no other process sees an incomplete file. Raises OSError.
 
     If `path` is a pipe or a device, the data goes into it. If `path` is a symbolic link, such as
-    /dev/stdout, the file that it leads to is written, and the link stays.
+    /dev/stdout, write the file that it leads to, and keep the link.
     """
     if path.exists() and not path.is_file():
         path.write_bytes(data)

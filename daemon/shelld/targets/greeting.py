@@ -90,7 +90,7 @@ def _other_version(target: str, greeting: Greeting) -> RpcError:
 
 
 def quoted(*texts: bytes) -> str:
-    """Return the end of the text that a program has written, for an error."""
+    """Return the last part of the text that a program has written, for use in an error."""
     lines = b"\n".join(text.strip() for text in texts if text.strip())
     text = lines[-QUOTED_BYTES:].decode("utf-8", "replace")
     return "".join(each for each in text if each.isprintable() or each in "\n\t")

@@ -57,12 +57,13 @@ CONNECT_S: Final = 60.0
 # as lost. A target that is short of memory may need half a minute for an answer.
 PING_S: Final = 15.0
 SILENCE_S: Final = 60.0
-# How long to wait for the answer to a request that was cancelled, and until its effect is undone.
+# How long to wait for the answer to a cancelled request, and how long to wait until its effect is
+# undone.
 CANCEL_S: Final = 3.0
-# How long to wait for a target to end after it was asked to. Its stop takes up to 5 s.
+# How long to wait for a target to end after it was asked to. A target takes up to 5 s to end.
 END_S: Final = 6.0
 
-# If more bytes of requests than this wait to be sent, the link refuses new requests.
+# If unsent requests have more bytes than this, the link refuses new requests.
 MAX_UNSENT_BYTES: Final = 8 * 1024 * 1024
 # While more bytes than this wait for the client, the link reads nothing from the target.
 MAX_UNREAD_BYTES: Final = 1024 * 1024
@@ -140,8 +141,9 @@ class Link:
     def listen(self, notify: Callable[[str, Mapping[str, Any]], bool], client: Reader) -> None:
         """Send events to this client from now on.
 
-        A new client gets no events of subscriptions that an earlier client has begun, unless it
-        continues them. It does not know the ids of the earlier requests, and may use the same ids.
+        If an earlier client has begun a subscription, a new client gets its events only if it
+        continues the subscription. The new client does not know the ids of the earlier requests,
+        and may use the same ids.
         """
         if client is not self._client:
             self._first_number = self._count + 1
@@ -482,7 +484,7 @@ class Link:
     # -- the end ----------------------------------------------------------------------------
 
     def _lost(self, *, maybe_started: bool) -> RpcError:
-        """Return the error of a call that was not answered before the end of the link."""
+        """Return the error of a call that was not answered before the link was over."""
         failure = "it was closed" if self._failure is None or self._is_ending else self._failure
         if isinstance(failure, RpcError):
             return failure

@@ -37,7 +37,8 @@ ID_PARAMS: Final[Mapping[str, tuple[str, ...]]] = {
 
 # The members of results, errors and events that hold an id.
 _IDS: Final = ("bash_id", "shell_id", "subscription", "target")
-# For each method, the member of its result that holds a list of ids, or of objects with ids.
+# For each method, the member of the result that holds a list. The items are ids, or objects with
+# ids.
 _LISTS: Final = {"list_shells": "shells", "get_session": "shells", "list_targets": "targets"}
 # The methods whose results have the name of a target.
 _OF_TARGETS: Final = frozenset({"add_target", "list_targets", "remove_target"})
@@ -175,8 +176,8 @@ def _prefixed(raw: Raw, target: str) -> Raw:
 def request_id_for(number: int, request_id: bytes | None) -> bytes:
     """Return the id with which a request is sent to a target. Both ids are JSON texts.
 
-    The returned id contains the client's id. So an event that comes long after the answer still
-    tells to which request of the client it belongs.
+    The returned id contains the client's id. So even an event that comes long after the answer
+    shows which of the client's requests it belongs to.
     """
     if request_id is None:
         return b'"%d"' % number
@@ -192,8 +193,8 @@ def _number_in(far_id: bytes) -> int | None:
 
 
 def request_id_in(far_id: bytes) -> bytes:
-    """Return the client's id in an id that `request_id_for` has made, or null if this id contains
-    no client's id.
+    """Return the client's id from an id that `request_id_for` has made, or null if there is none
+    in it.
     """
     _, dash, own = far_id.partition(b"-")
     if not dash or far_id[:1] != b'"':

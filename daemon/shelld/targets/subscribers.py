@@ -1,8 +1,8 @@
-"""Records the subscriptions at one target whose events a link passes on. Pure.
+"""Records the subscriptions at one target. A link passes their events on. Pure.
 
-Owns their names, each with the id of the client's request. Forgets a subscription that the client
-ends, and a subscription of a single shell once that shell has sent its last event. This event may
-come before the answer that names the subscription.
+Owns their names, each with the id of the client's request. Forgets a subscription when the client
+ends it. Forgets a subscription to a single shell when the shell has sent its last event. This event
+may come before the answer that names the subscription.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from shelld_protocol.event_methods import LOST_NOTIFICATION, OVER_NOTIFICATION
 
 # The maximum number of recorded subscriptions. A daemon has at most 256 subscriptions at a time.
 # But some subscriptions send no event when they end, so this module may still record them after
-# their end. Beyond the limit, it forgets the oldest of these.
+# they have ended. Beyond the limit, it forgets the oldest of these.
 MAX_KEPT: Final = 1_024
 
 
@@ -50,9 +50,9 @@ class _Subscriber(NamedTuple):
     tells_end: bool
 
     def ends_with(self, *, has_leftover: bool) -> bool:
-        """Return whether this subscription ends with an event about the end of its shell, or about
-        leftover processes. It goes on if the event says that processes are left over
-        (`has_leftover`), and if the subscription has events about such processes.
+        """Return whether this subscription ends with an exit event, or with an event about leftover
+        processes. But it goes on if the event says that processes are left over (`has_leftover`),
+        and the subscription includes events about such processes.
         """
         return self.is_of_one_shell and not (has_leftover and "leftover" in self.events)
 
@@ -60,8 +60,8 @@ class _Subscriber(NamedTuple):
 class Subscribers:
     def __init__(self) -> None:
         self._kept: dict[str, _Subscriber] = {}
-        # For each subscription that no answer has named yet: whether its last event says that there
-        # are leftover processes.
+        # Has an item for each subscription that no answer has named yet. The item says whether the
+        # subscription's last event tells of leftover processes.
         self._early: dict[str, bool] = {}
 
     def note(self, result: bytes, request_id: bytes | None, notify: bytes | None = None) -> None:

@@ -148,7 +148,7 @@ class Targets:
         return self._target_names.get(session)
 
     def assign(self, session: str, target: str) -> bool:
-        """Record that a session is at a target. Return whether this is new.
+        """Record that a session is at a target. Return whether this was not recorded yet.
 
         Raises `RpcError` (invalid_params) if the session is in another place.
         """

@@ -1,4 +1,4 @@
-"""Finds the questions that programs ask a terminal in their output, and knows the answers.
+"""Finds questions to the terminal in the output of programs, and knows the answers.
 
 The answers have fixed forms. Some terminals also report their title or a setting. On such a
 terminal, a file that a command prints could set the title, ask for it, and so choose input for the
@@ -26,7 +26,7 @@ _BRACKETED_PASTE: Final = b"2004"
 _OF_INTEREST: Final = re.compile(
     rb"\x1b(?:(?P<query>\[(?:>?0?c|[56]n))|\[\?(?P<modes>[\d;]{1,64})(?P<action>[hl])|\[!p|c)"
 )
-# Matches the beginning of such a sequence at the end of the output that has arrived so far.
+# Matches an incomplete sequence of this kind at the end of the output that has arrived so far.
 _UNFINISHED: Final = re.compile(rb"\x1b(?:\[(?:>?0?|[56]|\?[\d;]{0,64}|!)?)?\Z")
 
 PASTE_START: Final = b"\x1b[200~"

@@ -1,8 +1,9 @@
 """Writes to the standard input of a command while the command runs.
 
-Owns the queue of bytes for which the pipe or terminal of the program has no room. Each write to a
-command happens as a whole and in order, and never blocks. This module also owns the descriptor of a
-pipe. The descriptor of a terminal belongs to the object for the terminal's output.
+If the program's pipe or terminal has no room for bytes, they wait in a queue, which this module
+owns. Each write to a command happens as a whole and in order, and never blocks. This module also
+owns the descriptor of a pipe. The descriptor of a terminal belongs to the object for the terminal's
+output.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ ClosedReason: TypeAlias = Literal["closed", "ended"]
 
 
 class Input:
-    """`descriptor` never blocks. Input for which there is no room is queued: see `watch_with`.
+    """`descriptor` never blocks. Input that does not fit is queued: see `watch_with`.
 
     Once `closed` is set, do not use the descriptor, because its number may belong to another file.
     """
@@ -65,8 +66,8 @@ class Input:
         # The time.monotonic() at which input was last written.
         self.written_at = -math.inf
         # A request to write holds this lock. Before the request writes, it prepares its wait and
-        # judges its lines, which may take a while. A later request must not overtake the first
-        # request meanwhile.
+        # judges its lines, which may take a while. During this time, a later request must not
+        # overtake it.
         self.lock = anyio.Lock(fast_acquire=True)
         self.typed = NOTHING_TYPED
         self._queue = bytearray()
@@ -79,7 +80,9 @@ class Input:
 
     @property
     def pending_bytes(self) -> int:
-        """The number of bytes for which the program's pipe or terminal has had no room yet."""
+        """The number of bytes that still wait until the program's pipe or terminal has room for
+        them.
+        """
         return len(self._queue)
 
     @property
@@ -94,8 +97,8 @@ class Input:
         return self.closed is None and bool(self._queue) and not self._is_watched
 
     def write(self, data: bytes) -> None:
-        """Write the data. Queue the bytes for which there is no room. The caller has checked
-        `closed` and `room`.
+        """Write the data. Queue the bytes that do not fit now. The caller has checked `closed` and
+        `room`.
         """
         self.written_at = time.monotonic()
         self._queue += data
@@ -252,10 +255,10 @@ class TerminalInput(Input):
         self.sizes = collections.deque((Resize(1, 0, size),), _MAX_SIZES)
         self.dialogue = Dialogue()
         self.ask_position: Callable[[], None] | None = None
-        # The answers that are not written yet. The first answer waits for a position of the cursor,
-        # and the other answers wait for the first.
+        # The answers that are not written yet. The first answer waits until the position of the
+        # cursor is known. The other answers wait for the first.
         self._answers: list[_Answer] = []
-        # The offset in the output at which the next part for `see` begins.
+        # The offset in the output at which the next argument of `see` begins.
         self._seen = 0
         # An upper bound on the number of written bytes that the program has not taken yet.
         self._untaken = 0
@@ -287,8 +290,8 @@ class TerminalInput(Input):
                 self._answers.append(_Answer(start + end, report))
             elif ask is not None:
                 if not self._answers:
-                    # Ask before the question is added. If `ask` failed later, the question would
-                    # hold up all answers.
+                    # Ask before the question is added. If it were added and `ask` failed, the
+                    # question would hold up all answers.
                     ask()
                 self._answers.append(_Answer(start + end, None))
 
@@ -374,8 +377,8 @@ class TerminalInput(Input):
         if self.sizes[-1].offset == offset:
             # No output was written while the terminal had the last size, so replace that size. A
             # user who moves the edge of a window causes many sizes. If all sizes were kept, they
-            # would push the sizes of earlier output out of the queue, and the computation of a
-            # screen would go through all of them.
+            # would push the sizes of earlier output out of the queue. Also, a screen would have to
+            # be resized for each of them.
             self.sizes[-1] = new
         else:
             self.sizes.append(new)

@@ -19,7 +19,7 @@ from shelld_protocol.errors import invalid_params
 MAX_LINE_BYTES: Final = 4_095
 _RETURN: Final = 0x0D
 _NEWLINE: Final = 0x0A
-# At most this number of bytes is remembered of each part of a line. The guard examines only texts
+# Of each part of a line, at most this number of bytes is remembered. The guard examines only texts
 # that are shorter than this.
 MAX_KEPT: Final = 64 * 1024 + 1
 # The bytes of a UTF-8 character after its first byte.
@@ -52,8 +52,7 @@ class Edited(NamedTuple):
 
 
 def received(data: bytes, modes: Modes, *, is_quoting: bool = False) -> bytes:
-    """Return typed bytes in the form that they have after the input modes have changed or dropped
-    some.
+    """Return typed bytes after the input modes have changed or dropped some of them.
 
     The modes leave a quoted return or newline unchanged. `is_quoting`: the first byte is quoted.
     """
@@ -223,7 +222,7 @@ class _Text(bytearray):
 
 
 def _is_in_word(byte: int) -> bool:
-    """Return whether the kernel counts a character that begins with this byte as a part of a word.
+    """Return whether the kernel takes a character that begins with this byte for a part of a word.
 
     The kernel reads the byte as Latin-1.
     """

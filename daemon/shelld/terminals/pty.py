@@ -26,13 +26,13 @@ _IUTF8: Final = 0o40000
 # Some versions of Python have no name for these two modes.
 _IUCLC: Final = 0o1000
 _ECHOKE: Final = 0o4000
-# The request of ioctl(2) that opens the slave side of a master, wherever devpts is mounted.
+# The ioctl(2) request that opens the slave side of a master, even if devpts is mounted elsewhere.
 # `termios` has no name for this request.
 _TIOCGPTPEER: Final = 0x5441
 # The kernel's error if all pseudo-terminals are in use (/proc/sys/kernel/pty/max).
 _NO_MORE: Final = errno.ENOSPC
-# The errors if the system has no pseudo-terminals. EIO: the opened slave side is that of an
-# unrelated terminal with the same number (see `_resize_both`), and that terminal is locked.
+# The errors if the system has no pseudo-terminals. EIO: the opened slave side belongs to an
+# unrelated terminal, which has the same number (see `_resize_both`) and is locked.
 _NOT_HERE: Final = frozenset(
     {errno.ENOENT, errno.EACCES, errno.EPERM, errno.ENODEV, errno.ENXIO, errno.EIO}
 )
@@ -191,7 +191,7 @@ def modes(master: int) -> Modes:
 
 @lru_cache(_MAX_KNOWN)
 def _modes(flags: int, local: int, characters: tuple[bytes | int, ...]) -> Modes:
-    """Return the modes for members of the structure of termios(3): c_iflag, c_lflag and c_cc.
+    """Return the modes for the values of c_iflag, c_lflag and c_cc (see termios(3)).
 
     The results for the latest arguments are remembered, because each write asks for the modes
     several times.
@@ -241,9 +241,8 @@ def unread_bytes(master: int) -> int:
 
 
 def left_bytes(master: int) -> int | None:
-    """Return the number of bytes that a terminal holds and that its program cannot read yet. The
-    line that is being typed does not count. Return None if the program could read something. Raises
-    OSError.
+    """Return how many bytes a terminal holds that its program cannot read yet. The line that is
+    being typed does not count. Return None if the program could read something. Raises OSError.
 
     If the result is a number, all bytes written to the master have passed through the modes and the
     line editor.

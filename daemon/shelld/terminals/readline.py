@@ -244,8 +244,8 @@ def edited(pieces: Sequence[str], *, is_typed_ahead: bool = False) -> str | None
 
 
 def longest_line(pieces: Sequence[str]) -> int:
-    """Return the length of the line above which `edited` gives up. Without this limit, a few keys,
-    again and again, could double the line for ever.
+    """Return the length of the line above which `edited` gives up. Without this limit, a few keys
+    that are typed again and again could double the line each time.
     """
     quoted = sum(map(_is_quoted, pieces[1::2]))
     return 1_000 + 2 * (sum(map(len, pieces[::2])) + quoted)

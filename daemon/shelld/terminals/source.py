@@ -50,10 +50,10 @@ def file_of(descriptor: int | str) -> tuple[int, ...]:
     return (found.st_rdev,) if stat.S_ISCHR(found.st_mode) else (found.st_dev, found.st_ino)
 
 
-def mount_of(place: str, descriptor: int | str) -> int | None:
+def mount_of(proc_dir: str, descriptor: int | str) -> int | None:
     """Return the mount of an open file; None if the kernel does not show it. Raises OSError.
 
-    `place`: the directory of a process or thread in /proc.
+    `proc_dir`: the directory of a process or thread in /proc.
     """
-    found = _MOUNT.search(read_short_file(f"{place}/fdinfo/{descriptor}"))
+    found = _MOUNT.search(read_short_file(f"{proc_dir}/fdinfo/{descriptor}"))
     return None if found is None else int(found[1])

@@ -16,11 +16,11 @@ from shelld.terminals.line_editor import MAX_KEPT, MAX_LINE_BYTES, Line, edit, r
 from shelld.terminals.pty import NEW_MODES, Modes
 from shelld.terminals.readline import KEY, QUOTES, edited, edits, work
 
-# Ctrl-D passes on a line before its end. So do the GNU readline keys that accept the line, expand
-# it, open it in an editor, or turn it into a comment or back into a command.
+# Ctrl-D passes on a line that has not ended. So do the GNU readline keys that accept the line,
+# expand it, open it in an editor, or turn it into a comment or back into a command.
 _PASSING_ON: Final = re.compile(rb"[\x04\x0f]|\x1b\x05|\x18\x05|\x1b#")
 _TOGGLES_COMMENT: Final = "\x1b#"
-# These patterns match the beginnings of keys that readline may not know. Readline always knows the
+# These patterns match the first bytes of keys that readline may not know. Readline always knows the
 # arrow keys and the brackets of a paste. Some other keys for the cursor are known to readline only
 # if /etc/inputrc or the terminal names them.
 _BEGINS_KEY: Final = [
@@ -62,9 +62,9 @@ class TypedLine(NamedTuple):
     terminal collected lines when input was last typed. `has_secret`: whether a part of the line, or
     of the lines before it, was typed as a secret.
 
-    `dropped`: None unless an interrupt comes right before this line. `kept_scripts`: incomplete
-    shell commands that this line may continue, if readline has kept the text that an interrupt
-    dropped.
+    `dropped`: the text that an interrupt right before this line has dropped, or None.
+    `kept_scripts`: incomplete shell commands that this line may continue, if readline has kept the
+    text that an interrupt dropped.
     """
 
     keys: bytes = b""
@@ -105,19 +105,20 @@ NOTHING_TYPED: Final = TypedLine()
 
 class Typed(NamedTuple):
     """`lines`: the lines that are complete now. None stands for an interrupt, which drops the line
-    before it and all lines that a shell has collected. `rest`: the beginning of the next line.
+    before it and all lines that a shell has collected. `rest`: the typed part of the next line.
 
     `is_passed_on`: the program may read `rest` before the line ends. `parts`: for each pasted or
     quoted newline, the text from the previous newline, or from the start of the line, up to this
     newline. Readline adds a pasted or quoted newline to its line, but another program may end its
     line there. If `rest` has such newlines, `parts` also has the text of `rest` up to the last such
-    newline. If the beginning of the next line is too long, `rest` has only the end of this
-    beginning, and `parts` also has all of it.
+    newline. If the typed part of the next line is too long, `rest` has only its end, and `parts`
+    also has all of it.
 
     `kept`: pairs of an index and a text. The text is an interrupted line, followed by the line that
-    has this index in `readable`. Bash may run this text without its first byte: if more text comes
-    while bash handles an interrupt, readline keeps the interrupted line without its first byte, and
-    adds the new text to it. `dropped`: None unless an interrupt comes right before the rest.
+    has this index in `readable`. Bash may run this text without its first byte. The reason is that
+    readline keeps the interrupted line without its first byte if more text comes while bash handles
+    the interrupt. Readline then adds the new text to the kept line. `dropped`: the text that an
+    interrupt right before the rest has dropped, or None.
     """
 
     lines: list[bytes | None]
@@ -219,8 +220,8 @@ def readings(line: bytes) -> Iterator[str]:
     The first texts are the line as readline edits it, the line without its keys, and each part
     between two keys. Each part is a possible line, because a key may have dropped the text before
     it, may have done nothing, or may have left the end of its bytes in the line. The last texts are
-    the line as the kernel edits it, because the shell may read from another terminal, which gets
-    its input from ours. Only the first text may be empty.
+    the line as the kernel edits it. The shell may read such a line if its terminal is another one,
+    which gets its input from ours. Only the first text may be empty.
     """
     line = line.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     shown = line.decode("utf-8", "replace")
@@ -265,9 +266,9 @@ def _with_fewer_quotes(shown: str) -> Iterator[list[str]]:
 
 
 def _with_ends_of_keys(shown: str) -> Iterator[list[str]]:
-    """If the line has keys that readline may not know, yield the pieces of the line in which only
-    the ends of these keys are left. A readline that does not know a key drops the beginning of the
-    key, and takes the end of the key as text. So the key F5 may leave a tilde in the line.
+    """If the line has keys that readline may not know, yield the pieces of the line with only the
+    last bytes of these keys. If readline does not know a key, it drops the first bytes of the key,
+    and takes the other bytes as text. So the key F5 may leave a tilde in the line.
     """
     for begins_key in _BEGINS_KEY:
         if (without := begins_key.sub("", shown)) != shown:
@@ -275,10 +276,9 @@ def _with_ends_of_keys(shown: str) -> Iterator[list[str]]:
 
 
 def _edited_by_kernel(line: bytes) -> Iterator[str]:
-    """Yield the texts that the editor of a new terminal behind ours makes of a line, if they differ
-    from the line.
+    """Yield the texts that a new terminal behind ours makes of a line, if they differ from it.
 
-    The program that opens this terminal decides whether the terminal erases whole characters of
+    The program that opens the new terminal decides whether the terminal erases whole characters of
     UTF-8. This program may also keep escape sequences to itself, such as the answers of our
     terminal.
     """

@@ -8,7 +8,7 @@ from shelld.methods.context import RequestContext
 from shelld.tools.names import listed
 from shelld_protocol.errors import ErrorKind, RpcError
 
-# The number of characters of a command by which a model can recognise the command.
+# A model can recognise a command by this number of its first characters.
 _COMMAND_CHARACTERS: Final = 60
 
 _PROBLEMS_WITH_CWD: Final = {

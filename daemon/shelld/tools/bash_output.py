@@ -40,11 +40,11 @@ from shelld_protocol.tools import ExecutionContext, ToolResult
 
 NO_NEW_OUTPUT: Final = "(no new output)"
 
-# If the shell has ended and no line matched, a model sees the last characters of each stream, at
-# most this number. These characters often tell why the shell ended.
+# If the shell has ended and no line matched, a model sees at most this number of the last
+# characters of each stream. These characters often tell why the shell ended.
 MAX_LAST_CHARACTERS: Final = 1_000
 
-# The number of characters of a line, and the number of ports, that a model sees.
+# How many characters of a line, and how many ports, a model sees.
 MAX_MATCHED_CHARACTERS: Final = 200
 MAX_LISTENERS: Final = 10
 
@@ -268,7 +268,7 @@ def status_lines(result: BashOutputResult) -> list[str]:
         status += f", exit code {result.exit_code}"
     elif result.signal is not None:
         status += f" by {result.signal}"
-    # "no_input" is the reason for the end of a wait, and not for the end of a command.
+    # "no_input" says why a wait has ended, and not why a command has ended.
     if result.reason is not None and result.reason != "no_input":
         sentences = f"{status}. {REASONS[result.reason]}"
     else:
@@ -278,7 +278,9 @@ def status_lines(result: BashOutputResult) -> list[str]:
 
 
 def wait_lines(params: BashOutputParams, result: BashOutputResult) -> list[str]:
-    """Return lines about a wait for a condition, but none about a wait for output or the end."""
+    """Return lines about a wait for a condition. Return none about a wait for output or for the
+    end.
+    """
     if result.matched is not None:
         return [f'[Matched: "{result.matched.line[:MAX_MATCHED_CHARACTERS]}"]']
     if result.listening:

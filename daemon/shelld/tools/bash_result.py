@@ -2,7 +2,7 @@
 both.
 
 Owns no state. The sources of a result are the record of a shell, its output, and an `EndState`. An
-`EndState` has the facts that are known only at the moment of the answer.
+`EndState` has the facts that are known only when the answer is made.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class EndState(NamedTuple):
 class DeferredBashResult:
     """The result of a call that is answered before its command has ended.
 
-    This object keeps no output, and keeps no more of the command's text than the shell does.
+    This object keeps no output. It keeps only as much of the command's text as the shell does.
     `next_cwd` returns the directory in which the session's next command will start.
     """
 
@@ -111,7 +111,9 @@ class DeferredBashResult:
 
 
 def moved(shell: Shell, session_cwd: str | None) -> list[str]:
-    """Return a line if the session's directory was deleted, so that the command ran elsewhere."""
+    """If the session's directory was deleted, the command ran elsewhere. Return a line that says
+    so.
+    """
     if session_cwd is None or session_cwd == shell.working_dir or os.path.isdir(session_cwd):
         return []
     gone, cwd = shown(session_cwd), shown(shell.working_dir)

@@ -184,5 +184,6 @@ class ShellTool(ExecutionTool):
         return {"shell_id": "bash_id"}
 
     def time_limit(self, context: ExecutionContext, params: Mapping[str, Any]) -> float:
-        # The tool limits its own wait to the timeout of the context. Its other work takes no time.
+        # The tool itself waits no longer than the timeout of the context. Everything else takes no
+        # time.
         return math.inf

@@ -20,7 +20,7 @@ from shelld_protocol.tool_methods import ToolFormat
 from shelld_protocol.tools import ExecutionContext, ToolCategory, ToolResult
 
 MAX_EXECUTIONS: Final = 10_000
-# The maximum number of characters in all results and parameters of the history.
+# The maximum number of characters that the history keeps, in results and parameters together.
 MAX_HISTORY_CHARACTERS: Final = 32 * 1024 * 1024
 
 

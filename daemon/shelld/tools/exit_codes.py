@@ -25,7 +25,7 @@ _MEANINGS: Final[Mapping[str, str]] = {
 }
 
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*\+?=")
-# After each of these words, a command has the name of another program.
+# In a command, the name of another program follows each of these words.
 _BEFORE: Final = frozenset({"time", "command", "env", "sudo"})
 
 

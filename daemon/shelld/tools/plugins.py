@@ -29,8 +29,7 @@ logger = Log("shelld.plugins")
 
 GROUP: Final = "shelld.tools"
 
-# The maximum time in which one plug-in must make its tools. The list of all tools waits for each
-# plug-in.
+# How long one plug-in may take to make its tools. The list of all tools waits for each plug-in.
 LOAD_TIMEOUT_S: Final = 5.0
 
 # The maximum number of tools of one plug-in. A plug-in that makes more has a fault, such as an

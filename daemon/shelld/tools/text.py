@@ -21,9 +21,9 @@ MAX_OUTPUT_SIZE: Final = 30_000
 # The maximum number of refused hosts that a result names.
 _MAX_DENIED: Final = 5
 
-# Output counts as binary if at least `_LEAST_BINARY` of its characters, and more than one in
-# `_BINARY_SHARE`, occur in no text. Text in another encoding has only a few characters that occur
-# in no text.
+# The characters in `_ILLEGIBLE` occur in no text. Output counts as binary if it has at least
+# `_LEAST_BINARY` of them, and if they are more than 1/_BINARY_SHARE of its characters. Text in
+# another encoding has only a few of them.
 _LEAST_BINARY: Final = 16
 _BINARY_SHARE: Final = 10
 _ILLEGIBLE: Final = dict.fromkeys(

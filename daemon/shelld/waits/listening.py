@@ -1,10 +1,10 @@
 """Finds the TCP ports on which the processes of a command listen, and waits for them.
 
-A wait looks at the processes of its command when a socket has begun to listen somewhere in the
-network namespaces of the daemon and of the command. `SocketNews` notices this for all waits. It
-notices neither sockets that one process passes to another, nor namespaces that a process has
-entered since the last look. So even without news, the wait looks at the processes, at growing
-intervals. A look at many processes is done in slices, so that other requests need not wait.
+A wait looks at the processes of its command when a socket has begun to listen in a network
+namespace of the daemon or of the command. `SocketNews` notices this for all waits. But it does not
+notice if one process passes a socket to another, or if a process enters another namespace. So even
+without news, the wait looks at the processes, at growing intervals. A look at many processes is
+done in slices, so that other requests need not wait.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from shelld.waits.pauses import Pauses
 from shelld_protocol.errors import unavailable
 from shelld_protocol.structs import Listener
 
-# While other programs begin to listen again and again, the pause between two looks grows up to this
+# If other programs begin to listen again and again, the pause between two looks grows up to this
 # limit.
 _BUSY_PAUSE_S: Final = 0.2
 # Without news, the pause between two looks is as long as the wait has lasted, within these limits.
@@ -62,7 +62,7 @@ async def wait_for_port(
     """
     pauses = Pauses(looks)
     began = anyio.current_time()
-    # The shortest pause. This pause grows while looks find only sockets of other commands.
+    # The shortest pause. This pause grows as long as looks find only sockets of other commands.
     least_s = 0.0
     if began < give_up_at:
         # The deadline also ends the wait for a turn.
@@ -91,7 +91,7 @@ async def _wait_for_sockets(
 ) -> None:
     """Wait until a socket begins to listen, but at least `least_s` and at most `most_s` seconds.
 
-    `seen`: the value of `watch.count` before the last look. The end of the shell ends the wait.
+    `seen`: the value of `watch.count` before the last look. The wait also ends when the shell ends.
     """
     with anyio.move_on_after(least_s):
         await shell.wait_until(lambda: shell.has_ended)
@@ -168,8 +168,8 @@ _last_looks: Final[WeakKeyDictionary[Shell, _LastLook]] = WeakKeyDictionary()
 class _Look:
     """A look at all processes of a command, with the ports that the look has found so far.
 
-    `here`: the sockets that listen in the network namespace of the daemon. `elsewhere`: the other
-    namespaces in which processes of the command are, as `ports.find` reports them.
+    `here`: the sockets that listen in the network namespace of the daemon. `elsewhere`: the
+    command's other namespaces, as `ports.find` reports them.
     """
 
     def __init__(self, shell: Shell, port: int | None, here: Iterable[Socket]) -> None:

@@ -27,7 +27,7 @@ from shelld_protocol.structs import MAX_READ_BYTES, Matched
 _REST_OF_LINE_S: Final = 0.05
 # The minimum time for a search, even if the wait is shorter.
 _LEAST_S: Final = 2.0
-# The maximum number of control strings with newlines that a search for a line start passes in one
+# A search for the start of a line passes at most this many control strings with newlines in one
 # direction. Only hostile output has more, and a search through more would hold up other requests.
 _STRINGS: Final = 100
 # The beginning of an OSC string, which BEL also ends.
@@ -84,7 +84,7 @@ class _StreamSearch:
         return await self._matched(read) if read.text else None
 
     async def _matched(self, read: Read) -> Matched | None:
-        """Return the first line of `read` that matches; None if the line was dropped meanwhile."""
+        """Return the first line of `read` that matches; None if the line is lost by now."""
         kept = self._store.read(self._position, read.end - self._position)
         # Search a copy, because more output may be dropped during the search.
         data = kept.data[: max(0, read.end - kept.start)]
@@ -142,7 +142,7 @@ def _line_start_after(data: bytes, middle: int, *, strip: bool) -> int:
         begin = open_string(data, found) if strip else None
         if begin is None:
             return found
-        # Go on at the end of the string. A string of 64 KiB may have as many newlines.
+        # Go on at the end of the string. A string of 64 KiB may have 65,536 newlines.
         limit = begin + MAX_SEQUENCE_BYTES
         marks = (b"\x07", b"\x1b") if data.startswith(_OSC, begin) else (b"\x1b",)
         ends = [data.find(mark, found, limit) for mark in marks]

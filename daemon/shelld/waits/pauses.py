@@ -27,11 +27,11 @@ def _never() -> bool:
 
 
 class Pauses:
-    """The pauses between looks at a shell. The pauses grow while the shell is quiet.
+    """The pauses between looks at a shell. While the shell is quiet, the pauses grow.
 
-    So soon after the last output of a program, a look finds out whether the program waits. A
-    program that stays quiet is rarely looked at. The first look does not wait for the quiet time,
-    because the program may have waited since long before the looks began.
+    Shortly after a program's last output, looks are frequent, so one of them soon finds out whether
+    the program waits. A program that stays quiet is rarely looked at. The first look does not
+    depend on the quiet time, because the program may have waited long before the first look.
     """
 
     def __init__(self, looks: Turns) -> None:
@@ -53,8 +53,8 @@ class Pauses:
     async def pause(self, shell: Shell, is_due: Callable[[], bool] = _never) -> None:
         """Wait until the next look is due.
 
-        New output ends the pause early, and so does a notification of the shell after which
-        `is_due` returns True. But the pause always takes at least `shortest` seconds.
+        New output ends the pause early. A notification of the shell does so as well, if `is_due`
+        then returns True. But the pause always takes at least `shortest` seconds.
         """
         now, before = anyio.current_time(), shell.output.written
 

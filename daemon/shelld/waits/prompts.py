@@ -22,12 +22,12 @@ _MAX_TEXT: Final = 500
 # The time that a terminal may need to pass on its input. During this time, a program that has got
 # an answer still seems to wait.
 _DELIVERY_S: Final = 0.05
-# If a program waits with a time limit, it counts as waiting for the user after this time without
-# output. Before that, the program may wait for an answer of its terminal.
+# If a program waits with a time limit, it counts as waiting for the user only after this time
+# without output. Until then, the program may wait for an answer of its terminal.
 _TIMER_MS: Final = 100
-# Looks in quick succession count as one: if the pause between two looks is at most this multiple of
-# the cost of the first one, the costs are added up. Many waits may end at the same time, and their
-# cheap looks would hold up other requests together.
+# Looks in quick succession count as one. If the pause after a look is at most this multiple of the
+# look's cost, the cost of this look is added to that of the next one. Many waits may end at the
+# same time. Together, their cheap looks would hold up other requests.
 _SUCCESSION: Final = 2
 # A look that costs more than this is expensive. Later calls of `run_state_of` return the result of
 # this look again, for `_REUSED` times the cost of the look, but at most for `_LONGEST_REUSE_S`.
@@ -56,7 +56,7 @@ class PromptIdentity(NamedTuple):
     def has_same_reader(self, other: PromptIdentity | None) -> bool:
         """Return whether the same process still waits, with the same modes and the same certainty.
 
-        If somebody has written input meanwhile, return False.
+        If somebody has written input since then, return False.
         """
         return other is not None and self[:_CERTAIN] == other[:_CERTAIN]
 
@@ -77,8 +77,8 @@ class PromptIdentity(NamedTuple):
         `other` is an earlier identity of this prompt.
 
         The program may have written another question since `other`, and the kernel may still be
-        passing this output on. So the returned identity has the number of written bytes of `other`,
-        and the next look does not count this output as seen.
+        passing this output on. So the returned identity takes `wrote` from `other`, and for the
+        next look, this output does not count as seen.
         """
         return self._replace(wrote=other.wrote)
 
@@ -205,9 +205,10 @@ def _state_of_input(stdin: PipeInput | TerminalInput, silent_s: float) -> InputS
 
 
 def settled_prompt_of(shell: Shell) -> Prompt | None:
-    """Return the prompt of a shell; None if the kernel was still passing output on.
+    """Return the prompt of a shell.
 
-    A result that reports the prompt must include this output.
+    If the kernel was still passing output on, return None, because a result that reports the prompt
+    must include this output.
     """
     before = shell.output.written
     found = prompt_of(shell)
@@ -228,10 +229,7 @@ def sentence_of(found: Prompt, secret: str) -> str:
 
 
 def is_settled(found: Prompt) -> bool:
-    """Return whether a command waits for its user.
-
-    If it does not, it may wait for an answer of its terminal.
-    """
+    """Return whether a command waits for its user, and not for an answer of its terminal."""
     return found.blocking or found.since_ms >= _TIMER_MS
 
 
@@ -251,7 +249,8 @@ def identity_of(shell: Shell, found: Prompt) -> PromptIdentity:
 def takes_input(shell: Shell) -> bool:
     """Return whether a running shell can get input.
 
-    If all of its processes have closed a pipe, close the pipe here, too.
+    If the input is a pipe and all of the shell's processes have closed it, close the daemon's side
+    as well.
     """
     stdin = shell.open_input
     if isinstance(stdin, PipeInput):
@@ -267,7 +266,7 @@ async def wait_for_prompt(shell: Shell, give_up_at: float, pauses: Pauses) -> Pr
 
     `give_up_at` is a time of the event loop's clock. If this time has passed, look once.
     """
-    # The time from which the output did not stop. It is None while the command is silent.
+    # The time at which the present output began. It is None while the command is silent.
     flows_from: float | None = anyio.current_time()
     while takes_input(shell):
         if (now := anyio.current_time()) >= give_up_at:

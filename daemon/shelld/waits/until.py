@@ -24,15 +24,15 @@ from shelld_protocol.errors import invalid_params, missing_parameter
 from shelld_protocol.shell_methods import BashOutputParams
 from shelld_protocol.structs import Listener, Matched, UntilName
 
-# A process that ends closes the pipe of its input before the daemon knows of its end. A wait for a
-# prompt waits at most this long for the end.
+# When a process ends, it closes its input before the daemon knows that the process has ended. In
+# this state, a wait for a prompt waits at most this long until the daemon knows.
 _END_WAIT_S: Final = 0.1
 
 
 class Reached(NamedTuple):
     """Describes how a wait has ended.
 
-    `what` is None if the time was over, or if no input is possible (see `reason`).
+    `what` is None if the time ran out, or if no input is possible (see `reason`).
     """
 
     what: UntilName | None = None
@@ -124,7 +124,8 @@ async def wait_for_quiet(shell: Shell, quiet_s: float, give_up_at: float) -> boo
         now = anyio.current_time()
         due = now - shell.quiet_s + quiet_s
         if due <= now:
-            # If the daemon was suspended or busy, the command may have written something meanwhile.
+            # If the daemon was suspended or busy, the command may have written something during
+            # this time.
             before = shell.output.written
             shell.catch_up()
             if shell.output.written == before:

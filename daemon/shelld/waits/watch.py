@@ -17,9 +17,10 @@ from shelld.waits.pauses import Pauses
 from shelld.waits.prompts import settled_prompt_of, takes_input
 from shelld_protocol.structs import Prompt
 
-# The time without output after which `watch` acts on a program that waits only for input.
+# If a program waits only for input, `watch` acts after this time without output.
 BLOCKING_AFTER_S: Final = 0.15
-# The time without output for a program that also waits for the network, or for time to pass.
+# If a program also waits for the network, or for time to pass, `watch` acts after this time without
+# output.
 OTHERS_AFTER_S: Final = 1.0
 
 
@@ -28,8 +29,8 @@ async def watch(
 ) -> None:
     """Wait for a proved prompt. Then move the command to the background, or kill it.
 
-    Returns when this is done. Also returns if the command takes no input any more, or if a request
-    has moved the command to the background. `grace_ms`: the time between SIGTERM and SIGKILL.
+    Returns after that. Also returns if the command takes no input any more, or if a request has
+    moved the command to the background. `grace_ms`: the time between SIGTERM and SIGKILL.
     """
     pauses = Pauses(looks)
     pause = BLOCKING_AFTER_S
@@ -51,6 +52,6 @@ async def watch(
 
 
 def time_left(found: Prompt) -> float:
-    """Return the number of seconds for which the command must still write no output."""
+    """Return how many more seconds the command must be silent."""
     needed = BLOCKING_AFTER_S if found.blocking else OTHERS_AFTER_S
     return needed - found.since_ms / 1000
