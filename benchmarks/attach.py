@@ -1,11 +1,11 @@
-"""The time from the start of `shelld attach` to its first answer, and the cost of its calls.
+"""The time that `shelld attach` takes to its first answer, and the cost of calls through it.
 
 The lasting daemon runs already. No process stands between the client and this daemon, so its calls
-should take as long as the calls of a plain daemon. The two daemons take turns, and figures are
-medians. The kernel shares processors between sessions (autogroup), and a lasting daemon has a
-session of its own. So the plain daemon gets a session of its own, too, as clients give it one. On a
-busy machine, a ping of the plain daemon in the session of the benchmark took a tenth of the time
-that it takes in a session of its own.
+should take as long as those to a plain daemon. The two daemons take turns, and figures are medians.
+The kernel shares processors between sessions (autogroup), and a lasting daemon has a session of its
+own. So the plain daemon gets a session of its own, too, as clients give it one. On a busy machine,
+a ping of the plain daemon in the session of the benchmark took a tenth of the time that it takes in
+a session of its own.
 
 Usage: python benchmarks/attach.py [--rounds N]
 """

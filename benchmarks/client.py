@@ -1,5 +1,4 @@
-"""Jobs and streams of `Client`, beside plain calls and beside the requests that they send, and the
-time of an import.
+"""The cost of jobs and streams of `Client`, of the requests that they send, and of an import.
 
 Usage: python benchmarks/client.py [--rounds N]
 """
@@ -34,7 +33,7 @@ class Raw:
         return json.loads(self._daemon.request(method, params))["result"]
 
     def job(self) -> None:
-        """Start a command, wait for its end, and make sure that nothing is left of it."""
+        """Start a command, wait until it has ended, and make sure that nothing is left of it."""
         bash_id = self._ask("bash", command="true", run_in_background=True)["bash_id"]
         self._ask("bash_output", bash_id=bash_id, until="exit", wait=_FOREVER_MS)
         self._ask("kill_shell", shell_id=bash_id)

@@ -1,8 +1,8 @@
 """Events: their order, the delay of an exit, the speed of output, and the cost of a slow client.
 
 The benchmark also measures Codex's exec-server, if `make bench-peers` has installed it. The servers
-take turns. The command itself writes the moment of its exit as its last act, so the figures include
-the end of bash.
+take turns. Just before it exits, the command itself writes the time, so the figures include the
+exit of bash.
 
 Usage: python benchmarks/events.py [--commands N] [--rounds N]
 """
@@ -103,7 +103,7 @@ def order(count: int) -> tuple[int, int, int]:
 
 
 def our_exits(rounds: int, idle: int) -> list[float]:
-    """Return the times, in ms, from the last act of a command to the event of its exit."""
+    """Return the times, in ms, from the last line of a command to the event about its exit."""
     ours = Ours("--max-shells", "300")
     for _ in range(idle):
         ours.ask("bash", command="sleep 1000", run_in_background=True, session=None)

@@ -51,7 +51,7 @@ class Pinger:
         self._daemon = daemon
 
     def until(self, request_id: int | None, *, seconds: float = 600) -> Any:
-        """Ping until a request is answered or the time is over; return the answer."""
+        """Ping until a request is answered or the time is up; return the answer."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             began = time.perf_counter()

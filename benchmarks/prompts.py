@@ -1,12 +1,11 @@
-"""How well and how soon the daemon sees that a command waits, and what it costs to watch for this.
+"""How reliably and how soon the daemon sees that a command waits for input, and what that costs.
 
-The benchmark runs the corpus of prompts: programs that wait for input, and decoys. It counts which
-of them the daemon takes for waiting. For comparison, it counts two usual guesses: silence for two
-seconds, and patterns that match the last line of the output. Then it measures the daemon's
-processor time while the daemon watches many silent commands.
+The benchmark runs the corpus of prompts: programs that wait for input, and decoys that do not. It
+counts the programs that the daemon reports as waiting. For comparison, it counts two usual guesses:
+silence for two seconds, and patterns that match the last line of the output. Then it measures the
+daemon's processor time while the daemon watches many silent commands.
 
-A file of patterns has one of Python's regular expressions in each line. The repository has no such
-file.
+A file of patterns has one Python regular expression per line. The repository has no such file.
 
 Usage: PYTHONPATH=tests/helpers python benchmarks/prompts.py
     [--patterns FILE]... [--shells N] [--seconds N]
@@ -42,7 +41,7 @@ _PATIENCE_MS = 20_000
 # take longer than the silence after which the daemon reports a likely prompt.
 _CLOCK = "while sleep 0.5; do echo tick; done"
 _LOOKS = 8
-# The daemon's pauses between two scans of the processes grow for this time.
+# For this long, the daemon's pauses between scans of the processes get longer and longer.
 _SETTLE_S = 8.0
 
 Patterns = dict[str, list[re.Pattern[str]]]
@@ -68,7 +67,7 @@ def _last_line(daemon: RawDaemon, shell: str) -> str:
 def _guesses(
     daemon: RawDaemon, shells: Sequence[str], patterns: Patterns
 ) -> list[dict[str, float | None]]:
-    """Return the running shells that count as waiting, by their silence and by the patterns."""
+    """Return the running shells that seem to wait, judged by their silence and by the patterns."""
     wait = {"wait": 2 * _IDLE_MS, "until": "quiet", "quiet_ms": _IDLE_MS}
     results = each_result(daemon, "bash_output", [{"bash_id": each, **wait} for each in shells])
     found = list[dict[str, float | None]]()
@@ -100,8 +99,8 @@ def waiting(daemon: RawDaemon, place: Path, patterns: Patterns) -> list[Judged]:
         for entry, result, said in zip(batch, results, guesses, strict=True):
             prompt = result["prompt"]
             if prompt is not None:
-                # If a program has written nothing, `sinceMs` counts from the start of its shell,
-                # which is earlier than the start of the program. So this silence is left out.
+                # If a program has written nothing, `sinceMs` counts from the start of the shell,
+                # which started before the program did. So do not record this silence.
                 after = prompt["sinceMs"] if result["stdout"] else None
                 said |= {prompt["certainty"]: after}
             if prompt is None or prompt["certainty"] != entry.waits:

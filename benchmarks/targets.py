@@ -2,8 +2,8 @@
 
 Every target is a daemon of this machine, so no network is measured. For the hop, the plain daemon
 and the target take turns, and figures are medians. For the dead target, the same daemon makes the
-same calls before and after one of its targets is stopped with SIGSTOP, as a host that no longer
-answers would be. Requests then wait for the dead target.
+same calls before and after one of its targets is stopped with SIGSTOP, so that it looks like a host
+that no longer answers. Requests to the dead target then wait.
 
 Usage: python benchmarks/targets.py [--rounds N] [--targets N] [--shells N]
 """
@@ -44,7 +44,7 @@ def _pid_of(name: str, hub: RawDaemon) -> int:
     """Return the pid of the daemon at a target."""
     for pid in family_of(hub.process.pid):
         if f"{_VARIABLE}={name}".encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
-            # The processes that the daemon has started come after it.
+            # The daemon comes first, before the processes that it has started.
             return pid
     raise LookupError(name)
 

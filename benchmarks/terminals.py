@@ -82,7 +82,7 @@ while True:
 
 
 def lags(looks: int) -> None:
-    """Measure the delay of the screen: from the newest time that it shows to its arrival."""
+    """Measure the delay of the screen: its arrival minus the newest time that it shows."""
     found = list[float]()
     with Client.spawn() as shell:
         bash_id = shell.bash(f"python3 -c '{_CLOCK}'", tty=True, run_in_background=True).bash_id

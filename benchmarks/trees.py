@@ -1,10 +1,10 @@
-"""Compare this tree with another checkout of it: is a change slower?
+"""Compare this checkout with another one: does a change make the daemon slower?
 
 One daemon of each tree runs at the same time. The two are asked in turns, so that both run under
 the same conditions. Even two daemons of one tree differ by a few percent, depending on where the
-system placed their memory. So there are several pairs, one after the other. The output is medians,
-their ratio (this tree / the other), and the lowest and highest ratio of any pair. All daemons run
-with the Python of this environment.
+system placed their memory. So there are several pairs, one after the other. The program prints
+medians, their ratio (this tree / the other), and the lowest and highest ratio of any pair. All
+daemons run with the Python of this environment.
 
 Usage: python benchmarks/trees.py OTHER [--rounds N] [--pairs N] [--only TEXT]
 """
@@ -69,7 +69,7 @@ class Tree:
         return self.call("bash", command=command, **params)
 
     def start_up(self) -> None:
-        """Start another daemon; wait for its first answer, then for its end."""
+        """Start another daemon; wait for its first answer, then until it has exited."""
         process = self._start()
         process.communicate(b'{"jsonrpc":"2.0","id":1,"method":"bash","params":{"command":"true"}}')
 

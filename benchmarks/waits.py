@@ -1,7 +1,7 @@
-"""The time from an event to the answer of a call that waits for it, for each value of `until`.
+"""How soon a waiting call is answered after the event that it waits for, for each `until`.
 
-The benchmark compares such a waiting call with a client that asks every 100 ms, and counts the
-calls of both. The two ways take turns, and figures are medians. The events come at random moments.
+The benchmark compares such a call with a client that asks every 100 ms, and counts the calls of
+both. The two ways take turns, and figures are medians. The events come at random moments.
 
 The benchmark also measures the daemon's processor time while many calls wait for an event that
 never happens.
@@ -158,7 +158,8 @@ def idle(waits: int, seconds: int) -> None:
             started = daemon.request("bash", {**command, "run_in_background": True})
             bash_id = json.loads(started)["result"]["bash_id"]
             daemon.send("bash_output", {"bash_id": bash_id, "wait": 600_000, "until": until})
-            # The answer to this ping comes once the daemon has read the request before it.
+            # The daemon reads requests in order. So once this ping is answered, the daemon has read
+            # the earlier request.
             daemon.request("ping")
         shares: list[float] = []
         for _ in range(2):

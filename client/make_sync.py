@@ -1,4 +1,4 @@
-"""Makes the modules for `Client` from those for `AsyncClient`: the same without await."""
+"""Makes the modules for `Client` by removing `await` from the modules for `AsyncClient`."""
 
 from __future__ import annotations
 

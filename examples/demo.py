@@ -1,4 +1,4 @@
-"""A short session with a real daemon, with the JSON that goes over the wire.
+"""Runs a short session with a real daemon, and prints the JSON that goes over the wire.
 
 Run it with `make demo`. On a terminal, headings are bold, and the JSON is dimmed and wrapped.
 Elsewhere, each message is one line, as it is on the wire.

@@ -1,10 +1,10 @@
 """An agent in one file: a model, the tools, and the loop between them.
 
-The model builds, starts a server, answers a question of a program, and is told when a job in the
-background ends. It never asks whether something is ready: each wait is one call, and the harness
-waits for the end of the job.
+The model runs a build, starts a server, answers a program's question, and is told when a background
+job ends. It never asks whether something is ready: each wait is one call, and the harness waits
+until the job ends.
 
-The model here is a script, so this runs without network access and without a key. A real model has
+The model here is a script, so this example needs no network access and no API key. A real model has
 the same interface: `client.messages.create` of Anthropic's SDK takes the messages and the tools,
 and returns the blocks that the script returns.
 """
@@ -65,7 +65,7 @@ class ScriptedModel:
         ]
         (deploy,) = re.findall(r"shell_\w+", self._answer("deploy"))
         yield [self._use("answer", "BashInput", bash_id=deploy, text="y\n")]
-        # A turn without a call means that the model waits. The harness asks the model for its next
+        # A turn without a call means that the model waits. The harness asks the model for the next
         # turn when a job has failed, or when the last job has ended.
         yield [{"type": "text", "text": "I wait for the tests."}]
         assert "exit code 3" in str(self._messages[-1]["content"])
@@ -87,11 +87,14 @@ class Harness:
     def __init__(self, shell: AsyncClient, ends: AsyncEventStream) -> None:
         self._shell = shell
         self._ends = ends
-        # The shells whose ends the model wants to know.
+        # The shells of which the model wants to know when they end.
         self._jobs: set[str] = set()
 
     async def run(self, model: ScriptedModel, task: str) -> str:
-        """Let the model work until it has nothing to do or to wait for; return its last text."""
+        """Let the model work until it has nothing more to do or to wait for.
+
+        Return its last text.
+        """
         tools = await self._shell.tool_schemas("anthropic")
         messages: list[Block] = [{"role": "user", "content": task}]
         while True:

@@ -170,7 +170,7 @@ class ShelldRuntime(AbstractRuntime):
 
 
 def _exit_code(result: BashResult) -> int:
-    # A signal has no exit code. SWE-ReX has no other field for it.
+    # If a signal ended the command, there is no exit code, and SWE-ReX has no field for a signal.
     return -1 if result.exit_code is None else result.exit_code
 
 

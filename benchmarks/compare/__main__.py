@@ -34,7 +34,7 @@ SLOW_S = 10.0
 
 
 class Asked(Generic[P]):
-    """This object keeps contestants running from question to question."""
+    """Keeps contestants running between questions."""
 
     def __init__(self, makers: dict[str, Maker[P]]) -> None:
         self.columns: list[Column] = []

@@ -33,7 +33,7 @@ class DesktopCommanderTerminals(DesktopCommander, HasTerminals):
 
 
 class DesktopCommanderTerminal(Terminal):
-    """A terminal that is read again and again, until its last lines have the expected end.
+    """A terminal that is read again and again, until its output ends with the expected text.
 
     The server's own waits end only at a prompt without a line end. Its reads of new output lose
     text that is added to a line after the line was read.

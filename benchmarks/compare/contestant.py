@@ -55,8 +55,9 @@ class Contestant(Participant):
 
     @abstractmethod
     def server_pids(self) -> list[int]:
-        """Return the pids of the processes between the program and its commands; none if the
-        program starts the commands itself.
+        """Return the pids of the processes between the program and its commands.
+
+        The list is empty if the program starts the commands itself.
         """
 
     @abstractmethod

@@ -66,7 +66,7 @@ def imported_from_pypi(package: str) -> tuple[ModuleType, str]:
     """
     packages = "lib/python*/site-packages"
     folder = _environment(package, f"{packages}/{package}")
-    # Python searches this directory last, so that it takes only the missing package from there.
+    # Python searches this directory last, so it takes only the missing package from there.
     sys.path.append(str(next(folder.glob(packages))))
     return importlib.import_module(package), _version(folder, package)
 

@@ -71,7 +71,7 @@ class Marked:
 
 @contextlib.contextmanager
 def watched(pids: list[int]) -> Generator[select.poll]:
-    """Yield a poll object that reports the end of processes."""
+    """Yield a poll object that reports when processes end."""
     handles: list[int] = []
     poll = select.poll()
     try:

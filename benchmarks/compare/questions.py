@@ -110,7 +110,7 @@ def _output(figure: str, megabytes: int) -> Callable[[Contestant], Samples]:
                 # Reset the peak, see proc(5).
                 Path(f"/proc/{pid}/clear_refs").write_text("5")
             answer = contestant.run(command, timeout_s=LARGE_LIMIT_S)
-            # The growth of a process is negative if the process ran the command and has ended.
+            # If a process ran the command and has ended, its growth is negative.
             growth = [memory_mb(pid, "status", "VmHWM") - before[pid] for pid in pids]
         memory = sum(more for more in growth if more > 0)
         return {figure: [answer.seconds], f"{figure}_memory": [memory]}

@@ -33,8 +33,9 @@ Row = dict[str, Cell]
 
 
 class Results(msgspec.Struct):
-    """`rows` has a row for each figure. `missing` has the contestants that could not run, and
-    why.
+    """`rows` has a row for each figure.
+
+    `missing` maps each contestant that could not run to the reason.
     """
 
     machine: str

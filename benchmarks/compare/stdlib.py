@@ -136,7 +136,7 @@ class Asyncio(OnALoop):
                 output, _ = await process.communicate()
         except TimeoutError:
             process.kill()
-            # Limit this wait, because it lasts as long as any process holds the pipes.
+            # Limit this wait, because otherwise it lasts until no process has the pipes open.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(1):
                     await process.wait()

@@ -33,8 +33,9 @@ class HasTerminals(Participant):
 
 
 class Output:
-    """The output of a terminal, in pieces. This object counts the output, and keeps only the end of
-    it.
+    """The output of a terminal, in pieces.
+
+    This object counts the output, and keeps only its last part.
     """
 
     def __init__(self, end: str) -> None:

@@ -77,9 +77,9 @@ class Tmux(HasTerminals):
         raise AssertionError
 
     def receive(self, pane: str, output: Output) -> None:
-        """Take the output of a pane until `output` has the end for which it waits.
+        """Take the output of a pane until `output` ends with the expected text.
 
-        Drop the answers to commands that come in between.
+        Drop the answers to commands that arrive before that.
         """
         start = f"%output {pane} ".encode()
         for line in self._client.lines(LIMIT_S):

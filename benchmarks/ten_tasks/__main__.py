@@ -1,4 +1,4 @@
-"""Print how many lines of a program's own code ten tasks take with shelld and other libraries.
+"""Print how many lines of code a program needs for ten tasks, with shelld and other libraries.
 
 Usage: PYTHONPATH=benchmarks python -m ten_tasks
 """

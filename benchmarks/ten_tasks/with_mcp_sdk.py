@@ -1,5 +1,5 @@
-"""The ten tasks with the MCP SDK, whose server is shelld. The tools of the server are for
-models.
+"""The ten tasks with the MCP SDK as the client and shelld as the server. The tools of the server
+are for models.
 """
 
 from __future__ import annotations

@@ -183,7 +183,7 @@ _ASYNC: Final = {
 }
 
 if not TYPE_CHECKING:
-    # Type checkers must not see this function, because with it they accept any name.
+    # Hide this function from type checkers: if they see it, they accept any name.
     def __getattr__(name: str) -> object:
         if name not in _ASYNC:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -2,9 +2,9 @@
 
 `gaps.py` has the same code without await, for `Client`. `make sync` makes it from this file.
 
-Owns the offsets up to which a reader has received the output of a command. Never moves the position
-of plain reads. Invariant: in each stream, the output of an event begins where the output of the
-event before it ended.
+Owns two offsets per command: up to these, a reader has received the command's output. Never moves
+the position of plain reads. Invariant: in each stream, the output of an event begins where the
+output of the previous event ended.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class AsyncOutputReader:
                 part = calls.lost_output(event, stream, start, end)
             kept_from = part.start + part.dropped
             if part.dropped and part.end > end:
-                # The read has skipped the lost output, and has returned output after `end`.
+                # The read has skipped the lost output, and has returned only output after `end`.
                 part = calls.lost_output(event, stream, start, min(kept_from, end))
             if part.end == start:
                 # The output ends within a character. Leftover processes may still write the rest of

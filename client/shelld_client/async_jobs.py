@@ -2,10 +2,10 @@
 
 `jobs.py` has the same code without await, for `Client`. `make sync` makes it from this file.
 
-Owns the command from its start to the end of the ``async with`` block. For each reader of the job,
-owns the offsets up to which the reader has received the output. Never moves the position of plain
-reads, so a job takes no output from other readers of the shell. Invariant: a call that raises or is
-cancelled has taken no output.
+Owns the command from its start until the ``async with`` block is left. Also owns, for each reader
+of the job, the offsets of the output that it has received. Never moves the position of plain reads,
+so a job takes no output from other readers of the shell. Invariant: a call that raises or is
+cancelled consumes no output.
 """
 
 from __future__ import annotations
@@ -51,14 +51,16 @@ def _background_result(call: Call[AnyBashResult], answer: bytes) -> BackgroundRe
 
 
 class AsyncJob(AsyncItems[Event]):
-    """A command in the background. The end of the block kills it, with all its processes.
+    """A command in the background.
 
-    Use it with ``async with``. Iterate over the job for its events: all its output from the
-    beginning, its prompts, and `ExitEvent` at the end. The iteration, `output` and `wait_for` each
+    When the block is left, the command and all its processes are killed.
+
+    Use it with ``async with``. Iterating over the job yields its events: all its output from the
+    beginning, its prompts, and finally `ExitEvent`. The iteration, `output` and `wait_for` each
     have a position of their own. So each of these three gets all output, whatever the other two and
     `bash_output` have read.
 
-    The methods raise `ShellNotFound` once the daemon has forgotten the command, long after its end.
+    Long after the command has ended, the daemon forgets it; the methods then raise `ShellNotFound`.
     """
 
     # `_ongoing` is the request that has started the command. `_listening` is the request that has
@@ -75,7 +77,7 @@ class AsyncJob(AsyncItems[Event]):
     ) -> None:
         """Create a job that has not started.
 
-        `finish` sends a request that no cancellation interrupts. It may raise TimeoutError.
+        `finish` sends a request, and no cancellation interrupts it. It may raise TimeoutError.
         """
         super().__init__(begin)
         self._request = request
@@ -87,11 +89,11 @@ class AsyncJob(AsyncItems[Event]):
         # The event that was received but not yet returned, because the skipped output before it
         # must be read first.
         self._event: Event | None = None
-        # The subscription and the number of the last event that was received. None if another
+        # The subscription of the last received event, and the event's number. None if a new
         # subscription must begin.
         self._reached: tuple[str, int] | None = None
-        # Whether the connection of `_listening` was lost, and whether `_listening` continues an
-        # earlier subscription.
+        # The first tells whether the connection of `_listening` was lost, the second whether
+        # `_listening` continues an earlier subscription.
         self._is_lost = self._is_continued = False
         # The offsets in stdout and stderr from which `output` reads and `wait_for` searches.
         self._unread = (0, 0)
@@ -130,7 +132,7 @@ class AsyncJob(AsyncItems[Event]):
         return self
 
     def _end(self) -> None:
-        """End the job without waiting, whether it has started or not."""
+        """End the job without waiting, even if it has not started."""
         if self._listening is not None:
             self._listening.end()
         if self._ongoing is not None and self._is_killed:
@@ -150,15 +152,16 @@ class AsyncJob(AsyncItems[Event]):
             self._is_killed = True
         except (ShellError, TimeoutError):
             # If the daemon has ended, the command has ended as well. After a timeout, the request
-            # was sent, and the daemon executes it although nobody waits for the answer. But without
-            # a connection, nothing was sent, so `_end` leaves the request to the next connection.
+            # is already sent, and the daemon executes it although nobody waits for the answer. But
+            # without a connection, nothing was sent, so `_end` leaves the request to the next
+            # connection.
             self._is_killed = not self._is_cut
         finally:
             self._end()
 
     @property
     def _is_cut(self) -> bool:
-        """Tells whether the connection was lost, and the client may attach again."""
+        """Tells whether the connection was lost and the client may attach again."""
         return self._ongoing is not None and self._ongoing.is_cut
 
     def __del__(self) -> None:
@@ -176,11 +179,11 @@ class AsyncJob(AsyncItems[Event]):
         return result
 
     async def wait(self, timeout: float | None = None) -> BashOutputResult:
-        """Wait until the command has ended.
+        """Wait until the command has ended, and return how it has ended.
 
-        Return how the command has ended, and the output that `output` would return. The next call
-        of `output` returns the same output. Raises `WaitTimedOut` after `timeout` seconds (None:
-        never); the command goes on.
+        Also return the output that `output` would return. The next call of `output` returns the
+        same output. Raises `WaitTimedOut` after `timeout` seconds (None: never); the command goes
+        on.
         """
 
         def call(wait: int) -> Call[BashOutputResult]:
@@ -210,12 +213,12 @@ class AsyncJob(AsyncItems[Event]):
         """Wait until a line has `text` or matches `pattern`, or the command listens on `port`.
 
         Give exactly one of `text`, `pattern` and `port`. `pattern` is an RE2 pattern; port 0 stands
-        for any TCP port. Text and patterns are searched in the output after the last match, at
-        first from the beginning. An unfinished line can match as well. Returns the line as
+        for any TCP port. Each call searches the output after the last match; the first call
+        searches from the beginning. An unfinished line can match as well. Returns the line as
         `Matched`, or the port as `Listener`.
 
         Raises `WaitTimedOut` after `timeout` seconds (None: never), and `JobEnded` if the command
-        ends first. Both exceptions have the output since the last match.
+        ends first. Both exceptions contain the output since the last match.
         """
         if (text, pattern, port).count(None) != 2:
             raise TypeError("wait_for needs a text, a pattern or a port, and only one of them")
@@ -241,8 +244,8 @@ class AsyncJob(AsyncItems[Event]):
             end = found.end
             is_rest = found.start == end == self._matched_to.get(found.stream)
             if is_rest:
-                # The match is empty, and is at the end of the line in which the last match was.
-                # Search again after the end of this line.
+                # The match is empty, and is at the end of the line with the last match. Search
+                # again after the end of this line.
                 text = result.stdout if found.stream == "stdout" else result.stderr
                 end += 2 if text.startswith("\r\n") else 1
             ends = (end, 0) if found.stream == "stdout" else (0, end)
@@ -265,7 +268,7 @@ class AsyncJob(AsyncItems[Event]):
     async def _wait(
         self, call: Callable[[int], Call[BashOutputResult]], give_up_at: float
     ) -> BashOutputResult:
-        """Repeat a call until its condition is met or the time is over.
+        """Repeat a call until its condition is met or the time is up.
 
         The call waits in the daemon.
         """
@@ -309,8 +312,8 @@ class AsyncJob(AsyncItems[Event]):
             if self._output.ready:
                 return self._output.ready.popleft()
             if self._listening is None or self._is_lost:
-                # Subscribe only when the iteration begins. Otherwise, events would pile up for a
-                # job over which nobody iterates.
+                # Subscribe only when the iteration begins. Otherwise, events would pile up if
+                # nobody iterates over the job.
                 self._listening = await self._listen(self._listening)
             if self._event is None:
                 self._event = await self._receive(self._listening)
@@ -333,8 +336,8 @@ class AsyncJob(AsyncItems[Event]):
     async def _listen(self, lost: AsyncOngoing | None) -> AsyncOngoing:
         """Subscribe to the events of the job.
 
-        `lost` is the request that has lost its connection. If an event has come, continue the
-        subscription after this event, because another subscription would send the present prompt
+        `lost` is the earlier request, whose connection was lost. If an event has arrived, continue
+        the subscription after this event, because a new subscription would send the present prompt
         again.
         """
         reached = None if lost is None else self._reached
@@ -358,7 +361,7 @@ class AsyncJob(AsyncItems[Event]):
             self._is_lost = True
             return None
         if isinstance(item, ShellError):
-            # The job has no subscription now. The next call of `_next` subscribes again.
+            # The job has no subscription now. So the next call of `_next` subscribes again.
             self._listening = None
             if self._is_continued and isinstance(item, InvalidParams) and self._reached:
                 # The daemon no longer keeps all events after the last one. A new subscription
@@ -378,7 +381,7 @@ class AsyncJob(AsyncItems[Event]):
     def _next_has_failed(self) -> None:
         ongoing = self._listening
         if ongoing is not None and ongoing.may_lose_items and not self._is_over:
-            # An interrupt may have lost an event. A new subscription of this job gets this event
+            # An interrupt may have lost an event. If the job subscribes again, it gets this event
             # again.
             self._listening = self._event = self._reached = None
             ongoing.end()

@@ -16,7 +16,8 @@ from shelld_client.mailbox import BaseMailbox, Item
 class AsyncMailbox(BaseMailbox):
     """A mailbox for the tasks of one event loop."""
 
-    # A cancellation comes only at an await, and `get` takes the item after its last await.
+    # A cancellation can come only at an await, and `get` takes the item after its last await, so no
+    # item is lost.
     MAY_LOSE_ITEMS: ClassVar = False
 
     def __init__(self) -> None:

@@ -76,7 +76,7 @@ class AsyncMethods:
     async def _begin(self, call: Call[Any]) -> AsyncOngoing:
         """Send a call.
 
-        The returned object gives the caller the events and the answer of the call one by one.
+        The caller takes the events and the answer of the call one by one from the returned object.
         """
         raise NotImplementedError
 
@@ -147,7 +147,7 @@ class AsyncMethods:
 
         `on_timeout` says what to do at the timeout: kill the command ("kill", the default), or
         return a `BackgroundResult` ("background"). `on_prompt` says what to do once the daemon has
-        proved that the command waits for input: go on ("wait", the default), "kill" or
+        proved that the command waits for input: keep waiting ("wait", the default), "kill" or
         "background".
 
         A command that fails has a result as well, unless `check` is given. Raises
@@ -206,15 +206,16 @@ class AsyncMethods:
     def events(self, **options: Unpack[EventOptions]) -> AsyncEventStream:
         """Return the events of shells. Use the result with ``async with``, and iterate over it.
 
-        By default, the events are the output and the ends of all shells that run or will start.
+        By default, these are the output and exit events of all shells, including shells that start
+        later.
         """
         return AsyncEventStream(self._begin, self._repeatable(options))
 
     def stream(self, command: str, **options: Unpack[StreamOptions]) -> AsyncOutputStream:
         """Run a command as `bash` does.
 
-        Iterating yields its output as it comes, and then its result. Leaving the iteration kills
-        the command.
+        Iterating yields the output as it comes, and then the result. If you leave the iteration,
+        the command is killed.
         """
         call = calls.followed_bash(command, options, ["output", "exit"])
         return AsyncOutputStream(self._begin, self._request, self._noted(call))
@@ -222,7 +223,7 @@ class AsyncMethods:
     def start(self, command: str, **options: Unpack[BashOptions]) -> AsyncJob:
         """Run a command in the background.
 
-        Use the job with ``async with``. The end of the block ends the job.
+        Use the job with ``async with``. When the block is left, the job is killed.
         """
         call = calls.followed_bash(command, {**options, "run_in_background": True}, None)
         return AsyncJob(self._begin, self._request, self._finish, call)
@@ -283,11 +284,11 @@ class AsyncMethods:
         return await self._request(calls.close_session(session, target))
 
     async def add_target(self, name: str, argv: Sequence[str], *, bootstrap: bool = False) -> None:
-        """Name another daemon, which `argv` starts, to pass calls on to it.
+        """Register another daemon under a name, to pass calls on to it. `argv` starts that daemon.
 
-        With `bootstrap`, `argv` leads to a machine with Python but without shelld, and the daemon
-        sends shelld there. That daemon starts when a call first needs it. Raises `InvalidParams` if
-        the name is taken.
+        With `bootstrap`, `argv` leads to a machine that has Python but not shelld, and the daemon
+        sends shelld there. The other daemon starts when a call first needs it. Raises
+        `InvalidParams` if the name is taken.
         """
         await self._request(calls.add_target(name, argv, bootstrap=bootstrap))
 
@@ -333,9 +334,9 @@ class AsyncMethods:
         context: ExecutionContext | Mapping[str, Any] | None,
         arguments: Mapping[str, Any],
     ) -> ToolResult:
-        """Execute a tool call whose arguments a model has made.
+        """Execute a tool call with the arguments that a model has made.
 
-        If no request can have the arguments, because of half a surrogate pair for example, the
+        If the arguments cannot be encoded in a request (for example, half a surrogate pair), the
         result is a failure.
         """
         try:
@@ -344,7 +345,7 @@ class AsyncMethods:
             return ToolResult.fail(str(error))
         except InvalidParams as error:
             if (error.parameter or "").partition(".")[0] != "arguments":
-                # The error is about a parameter that the program has given, not the model.
+                # The error is about a parameter that comes from the program, not from the model.
                 raise
             return ToolResult.fail(str(error))
 

@@ -2,7 +2,7 @@
 
 `ongoing.py` has the same code without await, for `Client`. `make sync` makes it from this file.
 
-Owns the request until `end`, with its listener and the subscriptions that it has begun.
+Owns the request, its listener and the subscriptions that it has begun, until `end`.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ SendLater: TypeAlias = Callable[[Call[Any]], None]
 class AsyncOngoing:
     """Sends a request.
 
-    Raises `ShellError` if the request cannot be sent, and the exceptions that `check` raises. If
-    the connection is lost, another request can take over from this one, unless `send_later` is
-    None. `send_later` sends a call on the next connection, and ignores its answer.
+    Raises `ShellError` if the request cannot be sent, and the exceptions that `check` raises.
+    Unless `send_later` is None, another request can take over from this one after a lost
+    connection. `send_later` sends a call on the next connection, and ignores its answer.
 
     `check` is called once the connection knows the request. `check_taker` raises an exception if
-    its caller could not be woken. Call `check_taker` before you wait for an item, or for another
+    nothing could wake its caller. Call `check_taker` before you wait for an item, or for another
     task or thread that takes an item.
     """
 
@@ -58,10 +58,10 @@ class AsyncOngoing:
         self._mailbox = mailbox
         self._call = call
         self._id = connection.new_id()
-        # The subscription that the request continues, and after the answer, the subscription that
-        # it owns.
+        # Before the answer, the subscription that the request continues; after it, the one that it
+        # owns.
         self._subscription = str(call.params.get("subscription") or "")
-        # The request from which this request has taken the subscription.
+        # The earlier request, which owned the subscription before this one.
         self._taken_from: int | None = None
         self._has_withdrawn = False
         mailbox.on_answer = _weakly(self)
@@ -85,7 +85,7 @@ class AsyncOngoing:
 
     @property
     def may_lose_items(self) -> bool:
-        """Tells whether an exception that interrupts `next` may lose an item that has come."""
+        """Tells whether an interrupt of `next` may lose an item that has arrived."""
         return self._mailbox.MAY_LOSE_ITEMS
 
     @property
@@ -103,7 +103,7 @@ class AsyncOngoing:
 
     @property
     def is_cut(self) -> bool:
-        """Tells whether this connection has ended, and another one may take its place."""
+        """Tells whether this connection has ended and another one may take its place."""
         return self._send_later is not None and self._connection.is_over
 
     async def next(self) -> Item:
@@ -113,7 +113,10 @@ class AsyncOngoing:
         return item
 
     async def answer(self) -> bytes:
-        """Wait for the answer. Raises `ShellError`, also if an event comes before the answer."""
+        """Wait for the answer.
+
+        Raises `ShellError`; also raises it if an event comes before the answer.
+        """
         item = await self.next()
         if isinstance(item, ShellError):
             raise item
@@ -135,24 +138,24 @@ class AsyncOngoing:
     def stop_listening(self) -> None:
         """Take no more events, and wake the callers that wait in `next`.
 
-        The subscription goes on, so that it can be continued.
+        The subscription does not end, so it can be continued.
         """
         self._connection.unlisten(self._id)
         self._mailbox.end()
 
     def leave_to_next(self) -> None:
-        """Stop listening, and leave the subscription to the request that continues it."""
+        """Stop listening. Leave the subscription to the request that continues it."""
         self.stop_listening()
         self._has_ended = True
 
     def withdraw(self) -> None:
         """Stop listening, and give up the subscription without ending it.
 
-        If the answer is still to come, the daemon continues the subscription nevertheless. A later
-        request can continue it again, and any request can end it.
+        If the request has no answer yet, the daemon still continues the subscription when it
+        answers. A later request can continue it again, and any request can end it.
         """
-        # First set the flag, then withdraw. `answered` first claims, then reads the flag. So the
-        # method that runs last withdraws the claim.
+        # First set the flag, then withdraw. `answered` first claims, then reads the flag. So
+        # whichever of the two runs last withdraws the claim.
         self._has_withdrawn = True
         self.leave_to_next()
         self._connection.ownership.withdraw(self._subscription, self._id)
@@ -161,7 +164,7 @@ class AsyncOngoing:
         """Stop listening.
 
         Cancels the request, unless it was answered. Ends its subscription, unless another request
-        has continued the subscription. If an interrupt stops this method early, another call does
+        has continued the subscription. If an interrupt stops this method early, call it again to do
         the remaining steps.
         """
         self.stop_listening()
@@ -207,7 +210,7 @@ class AsyncOngoing:
         This method waits for nothing, because the caller may have been interrupted. If the request
         has taken a subscription from another reader, it gives the subscription back. That reader
         then gets no more events, but it ends the subscription when it leaves. If an interrupt stops
-        this method early, another call does the remaining steps.
+        this method early, call it again to do the remaining steps.
         """
 
         def undo(answer: bytes | ShellError) -> None:
@@ -216,9 +219,9 @@ class AsyncOngoing:
                 if self._send_later is not None and again is not None and was_cut(answer):
                     self._send_later(again)
                 elif isinstance(answer, RequestCancelled) and "bash_id" in answer.data:
-                    # A daemon that is cancelled while its target starts a command with a key leaves
-                    # the command. Kill it by its id, because another request may have begun a
-                    # command with the same key by now.
+                    # If a request is cancelled while a target starts its command, and it has a key,
+                    # the daemon leaves the command running. Kill it by its id, because another
+                    # request may have begun a command with the same key by now.
                     self.send_only(calls.kill_shell(answer.data["bash_id"], {}))
                 return
             if self._taken_from is not None:
@@ -251,7 +254,7 @@ class AsyncOngoing:
 
 def was_cut(error: object) -> bool:
     """Return whether an error says only that the connection was lost."""
-    # Only a `TargetLost` that the daemon sent, about a target, has a code.
+    # A `TargetLost` has a code only if the daemon has sent it, and it is then about a target.
     return isinstance(error, TargetLost) and error.code is None
 
 
@@ -264,8 +267,8 @@ def send_only(
     """Send a request, and ignore its answer. If the connection is lost, pass the call to
     `send_later`.
 
-    If the request begins or finds a subscription, end it. If it finds a command, kill the command.
-    The daemon may get the request twice.
+    If the request begins or finds a subscription, end this subscription. If it finds a command,
+    kill the command. The daemon may get the request twice.
     """
 
     def answered(answer: bytes | ShellError) -> None:
@@ -287,14 +290,14 @@ def send_only(
         send(frame)
         if call.method == "bash" and not call.params.get("run_in_background"):
             # The cancellation kills the command, unless another request waits for it. The daemon
-            # answers a request in the background at once, so its command is killed after that.
+            # answers a background request at once, so its command must be killed after the answer.
             send(connection.ask_to_cancel(request_id))
     if send_later is not None and connection.is_over:
         send_later(call)
 
 
 def _weakly(ongoing: AsyncOngoing) -> Callable[[bytes | ShellError], None]:
-    """Return a function that passes the answer to `ongoing`, but does not keep `ongoing` alive."""
+    """Return a function that passes the answer to `ongoing`, and refers to it only weakly."""
     weak = ref(ongoing)
 
     def pass_on(answer: bytes | ShellError) -> None:

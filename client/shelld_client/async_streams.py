@@ -2,8 +2,8 @@
 
 `streams.py` has the same code without await, for `Client`. `make sync` makes it from this file.
 
-When the caller leaves or drops an iterator, the iterator ends its subscription, or kills its
-command with all processes.
+If the caller leaves or drops an iterator, the iterator ends its subscription, or kills its command
+and all processes of the command.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class AsyncItems(Generic[T]):
                 self._is_taking = False
 
     def _check_taker(self) -> None:
-        """Raise RuntimeError if no item can reach the caller, for example on another event loop."""
+        """Raise RuntimeError if no item can reach the caller, as on another event loop."""
         # Read the attribute once, because in `Client`, an interrupt may change it between two uses.
         if (ongoing := self._ongoing) is not None:
             ongoing.check_taker()
@@ -81,7 +81,7 @@ class AsyncItems(Generic[T]):
     async def _answer_to(self, call: Call[Any]) -> bytes:
         """Send a call, and return its answer. `_ongoing` is the request.
 
-        Repeats the call if its connection is lost, and the call has a key.
+        If the connection is lost and the call has a key, repeats the call.
         """
         while True:
             ongoing = await self._begin(call)
@@ -102,7 +102,7 @@ class AsyncItems(Generic[T]):
 
 
 class _Iteration(AsyncItems[T]):
-    """An iteration that ends with its block, with a call of `end`, or when the caller drops it."""
+    """An iteration. It ends when its block is left, when `end` is called, or when it is dropped."""
 
     _is_over = False
 
@@ -115,9 +115,9 @@ class _Iteration(AsyncItems[T]):
         self.end()
 
     def end(self) -> None:
-        """End the iteration, and the request that it has sent.
+        """End the iteration and its request.
 
-        The end of the block calls this method.
+        Leaving the block also calls this method.
         """
         self._is_over = True
         if self._ongoing is not None:
@@ -130,11 +130,11 @@ class _Iteration(AsyncItems[T]):
 class AsyncEventStream(_Iteration[Event]):
     """Yields the events of a subscription. Use it with ``async with``, and iterate over it.
 
-    The events of a single shell end with its last event. The events of several shells go on until
-    the block is left, or the daemon ends (`DaemonExited`).
+    The iteration over the events of a single shell ends with the shell's last event. An iteration
+    over several shells goes on until the block is left, or the daemon ends (`DaemonExited`).
 
-    Inside the block, `subscription` is the name with which the subscription can be continued, and
-    `seq` is the number of the last event.
+    Inside the block, `subscription` is the name of the subscription, with which it can be
+    continued, and `seq` is the number of the last event.
     """
 
     _subscribed: SubscribeResult | None = None
@@ -143,15 +143,15 @@ class AsyncEventStream(_Iteration[Event]):
         super().__init__(begin)
         self.subscription = ""
         self.seq = 0
-        # The number of the last event that this iteration has received. `seq` is higher while the
-        # daemon sends older events again.
+        # The number of the last event that this iteration has received. While the daemon sends
+        # older events again, `seq` is higher.
         self._reached = 0
-        # Which events to yield. None means all events that come.
+        # Which events to yield. None means that every event is wanted.
         self._wanted: Sequence[EventName] | None = options.get("events")
         self._params = params = dict(options)
         if options.get("subscription") is not None:
-            # A continued subscription keeps its own kinds of events, even kinds that this caller
-            # does not want.
+            # A continued subscription still sends its old kinds of events, even those that this
+            # caller does not want.
             params.pop("events", None)
         elif self._wanted is None:
             params["events"] = ["exit", "output"]
@@ -175,13 +175,13 @@ class AsyncEventStream(_Iteration[Event]):
             self._reached = from_seq
         elif self._params.get("idempotency_key") is None:
             self._reached = result.seq
-        # With a key, the daemon sends all events again that it keeps.
-        # If the subscription is over, the daemon sends only earlier events, which are sent again.
+        # With a key, the daemon sends all kept events again. If the subscription is over, all that
+        # comes are earlier events, sent again.
         self._is_over = result.is_over and self._reached == result.seq
         return self
 
     def end(self) -> None:
-        """End the iteration, and the subscription unless another reader has continued it."""
+        """End the iteration. Also end the subscription, unless another reader has continued it."""
         if self._ongoing is None or self._subscribed is not None:
             super().end()
             return
@@ -191,8 +191,8 @@ class AsyncEventStream(_Iteration[Event]):
 
     async def _next(self) -> Event:
         while not self._is_over:
-            # An iteration before the end of `__aenter__` could take the answer for which
-            # `__aenter__` waits.
+            # If an iteration began before `__aenter__` has returned, it could take the answer that
+            # `__aenter__` waits for.
             if self._ongoing is None or self._subscribed is None:
                 raise RuntimeError("enter the events with a with block before you iterate")
             try:
@@ -222,15 +222,15 @@ class AsyncEventStream(_Iteration[Event]):
         try:
             result = call.decode(await ongoing.answer())
         except BaseException as error:
-            # The next call of this method tries again to continue the subscription. Until then, the
-            # end of the iteration ends the subscription.
+            # The next call of this method tries again to continue the subscription. If the
+            # iteration ends before that, the subscription ends, too.
             ongoing.withdraw()
             if not ongoing.can_be_continued(error):
                 raise
             return
         self._ongoing = ongoing
         if self._is_over:
-            # Another task or thread has ended the iteration meanwhile.
+            # While this task or thread waited, another one has ended the iteration.
             ongoing.end()
         elif result.is_over:
             # The last event may have come while the connection was lost.
@@ -251,14 +251,14 @@ class AsyncEventStream(_Iteration[Event]):
 class AsyncOutputStream(_Iteration[OutputEvent | BashResult | BackgroundResult]):
     """Yields the output of a command as it comes, and then its result. Iterate over it.
 
-    The end of the iteration kills the command, unless the command has ended or moved to the
+    When the iteration ends, it kills the command, unless the command has ended or moved to the
     background.
 
     Yields `OutputEvent`, and the result as the last item; the attribute `result` also has the
     result. The iteration reads skipped output from the daemon. So output is missing only if the
     daemon no longer keeps it.
 
-    The errors are those of `bash`. An error about a command that has run, such as
+    Raises the same errors as `bash`. An error about a command that has run, such as
     `CommandTimedOut`, comes after the output.
     """
 
@@ -276,7 +276,7 @@ class AsyncOutputStream(_Iteration[OutputEvent | BashResult | BackgroundResult])
         self._failure: ShellError | None = None
         # Whether the last item was taken.
         self._is_finished = False
-        # Whether the connection of the request was lost, so that the request must be repeated.
+        # Whether the request must be repeated because its connection was lost.
         self._is_lost = False
         self._exit: ExitEvent | None = None
         # The subscription of the last event.
@@ -287,7 +287,7 @@ class AsyncOutputStream(_Iteration[OutputEvent | BashResult | BackgroundResult])
         return self
 
     def end(self) -> None:
-        """End the iteration. Also end the command, if the last item was not taken."""
+        """End the iteration. Unless the last item was taken, also end the command."""
         self._is_over = True
         # Read the attributes once, because another thread or a signal handler may run this code at
         # the same time.

@@ -1,8 +1,8 @@
 """Runs a task without a parent task, on asyncio or trio.
 
-A task group is no alternative. The task that has entered a task group must also exit the group, and
-must do this before it exits any scope around the group. But a client in an asynchronous generator
-or a pytest fixture is often exited in another task.
+A task group would not work. The task that enters a task group must also exit the group, and must do
+so before it exits any scope around the group. But a client in an asynchronous generator or a pytest
+fixture is often exited by another task.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ async def run_together(*works: Callable[[], Coroutine[Any, Any, None]]) -> None:
     from trio import open_nursery  # noqa: PLC0415 - an extra of anyio's
     from trio.lowlevel import enable_ki_protection  # noqa: PLC0415
 
-    # In a task group of anyio, each task would also run steps of anyio without this protection.
+    # In an anyio task group, each task would also run code of anyio that lacks this protection.
     async with open_nursery() as nursery:
         for work in works:
             nursery.start_soon(enable_ki_protection(work))
@@ -43,7 +43,7 @@ async def run_together(*works: Callable[[], Coroutine[Any, Any, None]]) -> None:
 class Background:
     """Runs `work`, which must not raise, until `work` returns or `stop` is called.
 
-    Calls `on_end` once, when `work` has ended or will never begin.
+    Calls `on_end` once: when `work` has ended, or when it is clear that `work` will never begin.
     """
 
     def __init__(self, work: Callable[[], Awaitable[None]], on_end: Callable[[], None]) -> None:

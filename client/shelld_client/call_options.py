@@ -25,13 +25,13 @@ class BashOptions(TypedDict, total=False):
     applied on top of the session's environment; None removes a variable. `stdin` is the command's
     input, as text or bytes; by default the command reads end of file. `session=None` runs the
     command outside all sessions. `tty` runs it in a terminal of `rows` and `cols`; `open_stdin`
-    leaves its input open. `merge` gives it one pipe for both streams, so that `stdout` has all its
-    output in the order in which it was written. With `idempotency_key`, a call that is repeated
-    starts nothing: it returns the shell that the first call with this key has started. With
-    `key_must_exist`, the first call starts nothing either, and raises `ShellNotFound`. `target`
-    names the daemon that runs the command; the default is the daemon of the session. `sandbox`
-    tightens the policy of the session. If a lasting daemon loses this client, the command moves to
-    the background, unless `on_disconnect` is "kill".
+    leaves its input open. `merge` gives it one pipe for both streams, so `stdout` has all output in
+    the order of the writes. With `idempotency_key`, a repeated call starts nothing: it returns the
+    shell that the first call with this key has started. With `key_must_exist`, even the first call
+    starts nothing, and raises `ShellNotFound`. `target` names the daemon that runs the command; the
+    default is the daemon of the session. `sandbox` makes the session's policy stricter for this
+    command. If a lasting daemon loses this client, the command moves to the background, unless
+    `on_disconnect` is "kill".
     """
 
     description: str | None
@@ -55,7 +55,7 @@ class BashOptions(TypedDict, total=False):
 
 
 class RunOptions(BashOptions, total=False):
-    """Options of a command that its caller waits for.
+    """Options of a command in the foreground: the caller waits for its end.
 
     With `check`, a command that fails raises `CommandFailed`. `on_output` is called with each
     `OutputEvent` as it comes. `on_output` must be a plain function, also with `AsyncClient`. If
@@ -67,7 +67,7 @@ class RunOptions(BashOptions, total=False):
 
 
 class StreamOptions(BashOptions, total=False):
-    """Options of a command whose output is followed. They are the options of `bash`."""
+    """Options of a command whose output is streamed. They are the options of `bash`."""
 
     on_timeout: Literal["kill", "background"]
     on_prompt: OnPrompt
@@ -79,11 +79,11 @@ class EventOptions(TypedDict, total=False):
     Without `bash_id` and `session`, the events are those of all shells of the daemon, or of
     `target`.
 
-    `events` are "exit", "output", "prompt", "listening", "leftover" and "screen". Two events with
-    output of the same shell are at least `interval_ms` (0 to 5,000) apart, unless `max_bytes`
-    (1,024 to 1,048,576) of output have come in between. `subscription` names a subscription to
-    continue. With `from_seq`, the daemon sends the events after this number again.
-    `idempotency_key` continues the subscription that an earlier call with this key has begun.
+    `events` are "exit", "output", "prompt", "listening", "leftover" and "screen". Output events of
+    one shell are at least `interval_ms` (0 to 5,000) apart, unless `max_bytes` (1,024 to 1,048,576)
+    of output have come in between. `subscription` names a subscription to continue. With
+    `from_seq`, the daemon sends the events after this number again. `idempotency_key` continues the
+    subscription that an earlier call with this key has begun.
     """
 
     bash_id: str | None
@@ -134,8 +134,8 @@ class TypingOptions(TypedDict, total=False):
 class InputOptions(TypingOptions, total=False):
     """Options of a write to a shell's input.
 
-    They say what to write, and until when to wait after the write. `wait` (up to 600,000 ms) waits
-    for `until`, before the output is read. The output is read as with `OutputOptions`.
+    They say what to write, and what to wait for afterwards. `wait` (up to 600,000 ms) waits for
+    `until`; then the output is read, as with `OutputOptions`.
     """
 
     wait: int
@@ -150,7 +150,7 @@ class InputOptions(TypingOptions, total=False):
 
 
 class ReadOptions(TypedDict, total=False):
-    """Options of a read. `wait` (up to 600,000 ms) waits for `until`, or the end of the command.
+    """Options of a read. `wait` (up to 600,000 ms) waits until `until` is met or the command ends.
 
     `until` is "output", "exit", "prompt" (the command waits for input), "match" (`pattern`, an RE2
     pattern, matches a line), "quiet" (no output for `quiet_ms`, by default 500) or "listening" (a
@@ -175,8 +175,8 @@ class ReadOptions(TypedDict, total=False):
 class OutputOptions(ReadOptions, total=False):
     """Options of a read, with the offsets at which the read starts.
 
-    If an offset is given, only streams with an offset are read, and the position of plain reads
-    does not move.
+    If an offset is given for one stream, only streams with an offset are read. Such a read does not
+    move the position of plain reads.
     """
 
     stdout_offset: int | None
@@ -186,7 +186,7 @@ class OutputOptions(ReadOptions, total=False):
 class KillOptions(TypedDict, total=False):
     """Options of a kill.
 
-    A kill sends `signal`, and SIGKILL after `grace` milliseconds (up to 60,000).
+    A kill sends `signal` first, then SIGKILL after `grace` milliseconds (up to 60,000).
     """
 
     signal: SignalName

@@ -86,7 +86,7 @@ class Call(NamedTuple, Generic[T]):
     """Holds one call.
 
     `decode` raises `ProtocolError` if the result does not match the method. `note` is called with
-    the result when it arrives, perhaps long before its reader takes it. It must not raise.
+    the result when it arrives. The caller may take the result much later. It must not raise.
     """
 
     method: str
@@ -96,7 +96,7 @@ class Call(NamedTuple, Generic[T]):
 
 
 def find_again(call: Call[Any]) -> Call[Any] | None:
-    """Return the call that finds what `call` has begun, if its answer is lost.
+    """Return the call that finds what `call` has begun if the answer to `call` is lost.
 
     The returned call starts no command. Return None if `call` has no key.
     """
@@ -108,15 +108,15 @@ def find_again(call: Call[Any]) -> Call[Any] | None:
 
 
 def to_give_up(call: Call[Any]) -> Call[Any] | None:
-    """Return the call that finds the command of `call`, so that it can be killed.
+    """Return the call that finds the command of `call`, so that this command can be killed.
 
-    Return None if `call` has no key, or if its command goes on in the background without it.
+    Return None if `call` has no key, or if its command is meant to go on in the background.
     """
     return None if call.params.get("run_in_background") else find_again(call)
 
 
 def kill_if_running(call: Call[Any], answer: bytes) -> Call[Any] | None:
-    """Return the call that kills the command that `call` has started; None if nothing runs.
+    """Return the call that kills the command of `call`, or None if no command runs.
 
     `answer` is the result of `call` (JSON). Raises `ProtocolError`.
     """
@@ -129,7 +129,7 @@ def kill_if_running(call: Call[Any], answer: bytes) -> Call[Any] | None:
 def bash(command: str, options: Mapping[str, Any]) -> Call[AnyBashResult]:
     params: dict[str, Any] = {"command": command}
     for name, value in options.items():
-        # For `session`, None is a value that means no session.
+        # For `session`, None is not "absent": it means no session.
         if value is not None or name == "session":
             params[name] = value
     if "env" in params:
@@ -176,7 +176,7 @@ def check_run_options(options: Mapping[str, Any], on_output: OnOutput | None) ->
 def followed_bash(
     command: str, options: Mapping[str, Any], notify: Sequence[EventName] | None
 ) -> Call[AnyBashResult]:
-    """Return the call that runs a command and sends the events `notify` about it.
+    """Return the call that runs a command and asks for the events `notify` about it.
 
     Raises TypeError for a dry run.
     """
@@ -213,7 +213,7 @@ def subscribe(params: Mapping[str, Any]) -> Call[SubscribeResult]:
 
 
 def repeatable(options: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return options of `subscribe` with which a repeated request begins no second subscription."""
+    """Return options of `subscribe` with which a repeated request joins the first subscription."""
     if options.get("subscription") is not None:
         return options
     if options.get("idempotency_key") is not None:
@@ -224,7 +224,7 @@ def repeatable(options: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def with_time_left(call: Call[T], elapsed_s: float) -> Call[T]:
-    """Return a call whose `wait` ends as if the call had been sent `elapsed_s` seconds ago.
+    """Return a copy of a call whose `wait` is `elapsed_s` seconds shorter.
 
     Otherwise, the wait of a repeated call would begin again after each lost connection.
     """
@@ -338,7 +338,7 @@ def close_session(session: str, target: str | None) -> Call[CloseSessionResult]:
 
 def add_target(name: str, argv: Sequence[str], *, bootstrap: bool) -> Call[AddTargetResult]:
     if isinstance(argv, str):
-        # A string is also a sequence, and each of its characters would become a word.
+        # A string is also a sequence, so each of its characters would become a word.
         raise refused_here(invalid_params("Invalid type for argv: expected array", "argv"))
     params = {"name": name, "argv": list(argv), "bootstrap": bootstrap}
     return Call("add_target", params, _decoder(AddTargetResult))

@@ -1,7 +1,7 @@
-"""Starts the daemon as a child process, finds why the daemon ended, and ends it step by step.
+"""Starts the daemon as a child process, stops it step by step, and finds out why it has ended.
 
-Owns the process and the client's ends of its pipes. Never waits. Each user of this module waits in
-its own way, but no longer than the limits in this module.
+Owns the process and the client's ends of its pipes. Never waits. Each caller waits in its own way,
+but no longer than the limits in this module.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from typing import IO, Final
 
 from shelld_client.errors import DaemonExited, SpawnFailed
 
-# How long to wait for the daemon's end after each step. The first step closes stdin; the daemon
+# How long to wait for the daemon to end after each step. The first step closes stdin; the daemon
 # promises to end within 2 s, or 5 s with a thousand shells. The next steps are SIGTERM, and
 # SIGKILL, which only the kernel can delay.
 CLOSE_TIMEOUT_S: Final = 6.0
 TERMINATE_TIMEOUT_S: Final = 3.0
 KILL_TIMEOUT_S: Final = 3.0
 
-# How long to wait for the end of a killed process if the wait blocks all other work.
+# How long to wait for a killed process to end if the wait blocks all other work.
 BLOCKED_S: Final = 1.0
 
 # How often to check whether the process has ended, if there is no event to wait for.
 EXIT_POLL_S: Final = 0.02
 
-# How long to wait for the end of stdout after the daemon has closed its input, and for the exit
-# code after the end of stdout.
+# How long to wait until stdout ends after the daemon has closed its input, and until the exit code
+# is known after stdout has ended.
 POST_MORTEM_S: Final = 1.0
-# How long to wait for the end of stderr after the end of stdout.
+# How long to wait until stderr ends after stdout has ended.
 LAST_WORDS_S: Final = 0.2
 
 # The size of a read, unless much data arrives. It is the usual capacity of a pipe. A larger buffer
@@ -65,8 +65,8 @@ os.register_at_fork(after_in_child=_close_inherited)
 class Haste(enum.IntEnum):
     """The ways to end the daemon.
 
-    `PATIENTLY` takes all three steps of `Child.end`, `AT_ONCE` all but the first, and `BY_FORCE`
-    only SIGKILL.
+    `PATIENTLY` means all three steps of `Child.end`, `AT_ONCE` skips the first step, and `BY_FORCE`
+    means only SIGKILL.
     """
 
     PATIENTLY = enum.auto()
@@ -95,7 +95,7 @@ class Child:
                 stderr=subprocess.PIPE,
                 env=env,
                 cwd=cwd,
-                # The harness handles a Ctrl-C at the terminal, so the daemon must not get it.
+                # The harness handles Ctrl-C at the terminal, so the daemon must not get the SIGINT.
                 start_new_session=True,
             )
         except OSError as error:
@@ -117,8 +117,8 @@ class Child:
         self._is_status_lost = False
         self._stderr_tail = bytearray()
         if hasattr(fcntl, "F_SETPIPE_SZ"):
-            # Linux refuses a larger pipe to a user who has too many large pipes (pipe(7)). The
-            # usual size works as well.
+            # If a user has too many large pipes, Linux refuses another one (pipe(7)). The default
+            # size works as well.
             with suppress(OSError):
                 fcntl.fcntl(self.stdout.fileno(), fcntl.F_SETPIPE_SZ, PIPE_BYTES)
         for stream in (self.stdin, self.stdout, self.stderr):
@@ -143,9 +143,9 @@ class Child:
     def end(self) -> Iterator[tuple[Haste, float]]:
         """End the process with end of file, then SIGTERM, then SIGKILL.
 
-        Yields, after each step, the step's `Haste` and the seconds to wait for the end of the
-        process. The caller stops the iteration when the process has ended. A process that has
-        changed its user gets no signals, and may outlive the last step.
+        After each step, yields the step's `Haste` and how many seconds to wait for the process to
+        end. The caller stops the iteration when the process has ended. If a process has changed its
+        user, signals cannot reach it, and it may outlive the last step.
         """
         self.stdin.close()
         yield Haste.PATIENTLY, CLOSE_TIMEOUT_S
@@ -175,11 +175,11 @@ class Child:
 
     @property
     def last_words(self) -> str:
-        """Return the end of the text that was read from stderr."""
+        """Return the last part of the text that was read from stderr."""
         return self._stderr_tail.decode("utf-8", "replace").strip()
 
     def post_mortem(self, said: str) -> DaemonExited:
-        """Return the error for all calls once no answer can come.
+        """Return the error that all calls raise once no more answers can come.
 
         `said` is the text that `Connection.said` returns.
         """
@@ -231,9 +231,9 @@ def size_of_next_read(data: bytes) -> int:
 
 
 def exit_handle(pid: int) -> int | None:
-    """Return a pidfd, which is readable once the process has ended.
+    """Return a pidfd, which becomes readable when the process ends.
 
-    Return None if the system has none.
+    Return None if the system does not support pidfds.
     """
     if not hasattr(os, "pidfd_open"):
         return None

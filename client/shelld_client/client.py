@@ -54,7 +54,7 @@ logger: Final = logging.getLogger("shelld_client")
 
 
 class _Pending:
-    """Represents a call that has no answer yet."""
+    """A call that has no answer yet."""
 
     __slots__ = ("_note", "answer", "answered")
 
@@ -71,10 +71,9 @@ class _Pending:
 
 
 def _comes_again() -> bool:
-    """Return whether a task that was just cancelled will be cancelled at its next wait as well.
+    """Return whether a task that was just cancelled will be cancelled at its next wait, too.
 
-    The next wait is cancelled if a scope of anyio or trio is cancelled, but not if asyncio has
-    cancelled the task.
+    This is so if a scope of anyio or trio is cancelled, but not if asyncio has cancelled the task.
     """
     return anyio.current_effective_deadline() == -math.inf
 
@@ -120,7 +119,7 @@ class AsyncClient(SpawnedClient, AsyncMethods):
         # Whether the connection serves only the attempt to attach again. `_replacing` does not tell
         # this, because other tasks may hold the lock for a moment after the attempt.
         self._is_attaching = False
-        # The scope of the present replacement, which `_end` cancels.
+        # The cancel scope of the replacement that is under way. `_end` cancels it.
         self._replacement: anyio.CancelScope | None = None
 
     @classmethod
@@ -141,15 +140,14 @@ class AsyncClient(SpawnedClient, AsyncMethods):
         `Client.spawn` describes `command`, `args`, `env`, `cwd`, `start_timeout`, and the errors of
         entering.
 
-        With `restart`, the first call after the death of a daemon starts a new daemon within
+        With `restart`, the first call after a daemon has died starts a new daemon within
         `start_timeout`. If the start fails, this call raises the errors of entering. Calls that
         were under way when the daemon died raise `DaemonExited`. All shells, sessions and
         subscriptions are lost. The client repeats the settings of `configure_session` and
         `add_target`; if this fails, the first call raises the error. With `keep_directories`, the
-        client creates the sessions again, in the directories that the last results of `bash` and
-        `stream` have reported. Sessions of targets do not get their directories again. `on_restart`
-        is called once for each new daemon, before the daemon takes calls. An exception in
-        `on_restart` is logged.
+        client creates the sessions again, except those of targets. Each session gets the directory
+        that the last result of `bash` or `stream` has reported. `on_restart` is called once for
+        each new daemon, before the daemon takes calls. An exception in `on_restart` is logged.
         """
         argv = daemon_command(command, args)
         return cls(
@@ -193,9 +191,9 @@ class AsyncClient(SpawnedClient, AsyncMethods):
             raise self._no_answer(self._connection.said)
 
     async def _identify_daemon(self) -> None:
-        """Record which lasting daemon is at the other end of the connection.
+        """Record the identity of the lasting daemon at the other end of the connection.
 
-        Raise `DaemonExited` if this is another daemon than before.
+        Raise `DaemonExited` if it is not the same daemon as before.
         """
         if self._reconnect is not None:
             self._reconnect.identify((await self._exchange(calls.server_info())).pid)
@@ -230,7 +228,7 @@ class AsyncClient(SpawnedClient, AsyncMethods):
         raise DaemonExited("the client is closed")
 
     def _can_go_on(self, failure: ShellError | None) -> bool:
-        """Return whether a new daemon or another connection would make calls possible again."""
+        """Return whether a new daemon or a new connection would make calls possible again."""
         if self._reconnect is not None:
             return is_connection_lost(failure)
         return self._restarts and isinstance(failure, DaemonExited)
@@ -336,7 +334,7 @@ class AsyncClient(SpawnedClient, AsyncMethods):
                 self._left.set()
 
     async def _stop_replacing(self) -> None:
-        """End a replacement of the daemon that is under way. This takes a bounded time."""
+        """If the daemon is being replaced, stop that. This takes a bounded time."""
         if self._replacement is not None and self._replacing.locked():
             self._replacement.cancel()
             with anyio.CancelScope(shield=True):
@@ -375,7 +373,7 @@ class AsyncClient(SpawnedClient, AsyncMethods):
             self._send_later(again)
 
     def _shortened(self, call: Call[T], begun_at: float) -> Call[T]:
-        """Return a call that waits only for the rest of its time, if it may be sent again."""
+        """If the call may be sent again, return a copy that waits only for the rest of its time."""
         if self._reconnect is None or not is_repeatable(call):
             return call
         return calls.with_time_left(call, time.monotonic() - begun_at)
@@ -402,8 +400,8 @@ class AsyncClient(SpawnedClient, AsyncMethods):
             is_cancelled = isinstance(error, anyio.get_cancelled_exc_class())
             if not (pending.answered.is_set() and is_cancelled and _comes_again()):
                 raise
-            # The answer came before the cancellation. Return the answer, because the daemon counts
-            # the output in the answer as read.
+            # The answer came before the cancellation. Return it, because the daemon counts the
+            # output in it as read.
         if isinstance(pending.answer, ShellError):
             raise pending.answer
         return call.decode(pending.answer)
@@ -414,7 +412,7 @@ class AsyncClient(SpawnedClient, AsyncMethods):
         has_left = self._left is not None and self._left.is_set()
         is_entered = self._background is not None and not has_left
         if is_entered and current_token() != self._event_loop:
-            # The event loop of the client may even have ended.
+            # The client's event loop may already have ended.
             raise RuntimeError("the client was entered on another event loop")
 
     def _usable_transport(self) -> Transport:
@@ -451,7 +449,7 @@ class AsyncClient(SpawnedClient, AsyncMethods):
         self._send_unsent()
 
     def _send_unsent(self) -> None:
-        """If calls are possible, repeat the calls that lost connections have left unanswered."""
+        """If calls are possible, repeat the calls that were left unanswered by lost connections."""
         reconnect, transport, connection = self._reconnect, self._transport, self._connection
         if reconnect is None or transport is None or self._failure or self._is_attaching:
             return
@@ -487,7 +485,8 @@ class AsyncClient(SpawnedClient, AsyncMethods):
             self._fail(error)
             return
         await self._transport.has_ended(POST_MORTEM_S)
-        # The daemon can write no more, but a child of a wrapper, such as ssh, may hold stderr open.
+        # The daemon has ended, but a child process of a wrapper, such as ssh, may still hold stderr
+        # open.
         with anyio.move_on_after(LAST_WORDS_S):
             await self._transport.stderr_ended.wait()
         self._fail(self._child.post_mortem(self._connection.said))
@@ -501,11 +500,11 @@ class AsyncClient(SpawnedClient, AsyncMethods):
     def _fail(self, failure: ShellError) -> None:
         """Make all present and future calls raise `failure`, because no more answers will come."""
         self._failure = failure = self._failure or failure
-        # While the client attaches again, all pending calls belong to this attempt. They need the
-        # original failure.
+        # While the client attaches again, all pending calls belong to this attempt, and must raise
+        # the original failure.
         is_in_use = self._is_entered and self._left is None and not self._is_attaching
         if self._reconnect is not None and is_in_use and is_connection_lost(failure):
-            # Future calls attach again, so only the pending calls fail.
+            # Future calls try to attach again, so only the pending calls fail.
             failure = self._reconnect.lost()
         for pending in self._connection.take_pending():
             pending.put(copy.copy(failure))

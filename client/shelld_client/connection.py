@@ -4,11 +4,11 @@ Takes calls and returns the bytes to send; takes received bytes and returns the 
 caller chooses the object that represents a pending call.
 
 Only one thread calls `receive`. Any thread, finaliser or signal handler may call all other methods
-at any time, even while `receive` runs. This is safe because shared state changes only in single
-dictionary operations, without a lock.
+at any time, even while `receive` runs. This is safe without a lock, because each change of shared
+state is a single dictionary operation.
 
-A banner, such as the output of a login shell, may precede the peer's first message. All data after
-the first message must be messages.
+A banner, such as the output of a login shell, may precede the peer's first message. After the first
+message, all data must be messages.
 
 At level DEBUG, the logger ``shelld_client.wire`` logs every message, sent ("->") and received
 ("<-"), with commands and their output, but without input that `secret` protects. The thread that
@@ -113,8 +113,7 @@ _WRITTEN: Final = frozenset({"text", "keys", "base64"})
 wire_logger: Final = logging.getLogger("shelld_client.wire")
 
 _decoder: Final = msgspec.json.Decoder(_Message)
-# The number of strings that are decoded from a message without an error: its version, its id and
-# its method.
+# The number of strings that are decoded from a message that is no error: version, id and method.
 _MESSAGE_STRINGS: Final = 3
 _HEAD_BYTES: Final = 1_000
 
@@ -126,7 +125,10 @@ class _Pending(NamedTuple, Generic[T]):
 
 
 class Connection(Generic[T]):
-    """Connects calls with answers. The caller has one object of type `T` for each pending call."""
+    """Connects calls with answers.
+
+    `T` is the type of the object with which the caller represents a pending call.
+    """
 
     def __init__(self, max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES) -> None:
         """Create the state of a connection.
@@ -149,12 +151,13 @@ class Connection(Generic[T]):
         # Whether logging was on at the last check. A check can wait for a lock, so code that must
         # not wait uses this value instead.
         self._is_logging = False
-        # Messages to be logged later, because the code that sent or received them must not wait.
+        # Messages to be logged later, because the code that sent or received them must not wait for
+        # a lock.
         self._unlogged: collections.deque[tuple[str, bytes]] = collections.deque()
 
     @property
     def said(self) -> str:
-        """A suffix for error messages that quotes the peer's banner.
+        """Text that quotes the peer's banner, to append to error messages.
 
         It is "" once a message has come.
         """
@@ -168,7 +171,7 @@ class Connection(Generic[T]):
         return f"; it wrote {text!r}" if text else ""
 
     def new_id(self) -> int:
-        """Return the id of a new call. `cancel` accepts it at any time."""
+        """Return the id of a new call. `cancel` accepts the id at any time, even before `call`."""
         return next(self._ids)
 
     def call(self, request_id: int, method: str, params: dict[str, Any], pending: T) -> bytes:
@@ -221,8 +224,8 @@ class Connection(Generic[T]):
     def receive(self, data: bytes) -> Iterator[tuple[T, bytes | ShellError]]:
         """Yield each call that `data` answers, with its result (JSON) or its error.
 
-        Raises `ProtocolError` for data that no daemon sends, after it has yielded the answers
-        before this data.
+        If the data is nothing that a daemon sends, first yields the answers before it, then raises
+        `ProtocolError`.
         """
         if self._banner is not None:
             data = self._after_banner(self._banner, data)
@@ -259,9 +262,9 @@ class Connection(Generic[T]):
                 yield pending.call, bytes(message.result)
 
     def _tell_output(self, message: bytes) -> bool:
-        """If a message is an output event, pass the event on.
+        """If a message is an output event, pass it on.
 
-        Return whether it is an output event.
+        Return whether the message is an output event.
         """
         event = decode_output(message) if self._listeners else None
         self._tell(event)
@@ -278,7 +281,7 @@ class Connection(Generic[T]):
             self._tell(decode_event(method, bytes(params)))
 
     def _tell_lost(self, params: bytes) -> None:
-        """End the listener of a subscription whose target is lost."""
+        """End the listener of a subscription if its target is lost."""
         lost = decode_or_none(LostSubscription, params)
         if lost is None or not isinstance(lost.request_id, int):
             return
@@ -289,7 +292,7 @@ class Connection(Generic[T]):
             listener.fail(error_from_wire(error.code, error.message, error.data))
 
     def _tell_over(self, params: bytes) -> None:
-        """End the listener of a subscription that sends nothing more."""
+        """End the listener of a subscription that has no more events."""
         over = decode_or_none(SubscriptionOver, params)
         if over is not None and isinstance(over.request_id, int):
             listener = self._listeners.pop(over.request_id, None)
@@ -324,7 +327,7 @@ class Connection(Generic[T]):
         return before
 
     def take_listeners(self) -> list[EventListener]:
-        """Return all listeners, and forget them, because no event will come."""
+        """Return all listeners, and forget them, because no more events will come."""
         listeners: list[EventListener] = []
         with suppress(KeyError):
             while True:
@@ -332,10 +335,10 @@ class Connection(Generic[T]):
         return listeners
 
     def _without_answer(self, event: FrameError) -> Iterator[tuple[T, ShellError]]:
-        """Yield the call whose answer could not be received, if the call is still pending.
+        """If the call whose answer could not be received is still pending, yield it.
 
         Raises `ProtocolError` if the data does not begin with the start of a daemon's answer and an
-        id. Such data is not a message, or the call that waits for it is unknown.
+        id. In that case, it is not a message, or nobody knows which call waits for it.
         """
         start = _ANSWER_START.match(self._frames.refused_head)
         if event is FrameError.BAD_HEADER or start is None:
@@ -382,7 +385,7 @@ class Connection(Generic[T]):
     def write_log(self) -> None:
         """Log the messages that `receive` could not log.
 
-        The threads of callers call this method.
+        Only the callers' threads call this method.
         """
         if may_wait():
             with suppress(IndexError):
@@ -390,9 +393,9 @@ class Connection(Generic[T]):
                     _log_message(*self._unlogged.popleft())
 
     def take_pending(self) -> list[T]:
-        """Return all pending calls, and forget them, because no answer will come."""
-        # Set `is_over` first. So if another thread makes a call now, either the call is among the
-        # pending calls, or the thread sees `is_over`.
+        """Return all pending calls, and forget them, because no more answers will come."""
+        # Set `is_over` first. If another thread makes a call now, the call is among the pending
+        # calls, or the thread sees `is_over`.
         self.is_over = True
         pending: list[T] = []
         with suppress(KeyError):
@@ -402,7 +405,7 @@ class Connection(Generic[T]):
 
 
 def _size_limit_in(message: _Message) -> int | None:
-    """Return the peer's limit if `message` says that a request was too large, otherwise None."""
+    """If `message` says that a request was too large, return the peer's limit, otherwise None."""
     data = message.error and message.error.data
     limit = (
         cast("dict[str, object]", data).get("max_message_bytes") if isinstance(data, dict) else 0

@@ -92,7 +92,7 @@ class _WaitFailed(ShellError):
     def __init__(self, message: str, result: BashOutputResult) -> None:
         wrote = _last_line(result.stderr) or _last_line(result.stdout)
         super().__init__(f"{message}; its last line is: {wrote}" if wrote else message)
-        # Keep the message as it was given, because pickle creates the copy from it.
+        # Keep the original message, because pickle passes it to the constructor of the copy.
         self._message = message
         self.result = result
 
@@ -103,16 +103,16 @@ class _WaitFailed(ShellError):
 class WaitTimedOut(_WaitFailed, TimeoutError):
     """A wait for a job has reached its timeout. The job goes on.
 
-    `result` has the state of the command, and the output that the wait has searched, up to 64 KiB
-    per stream.
+    `result` has the state of the command and the output that was searched (up to 64 KiB per
+    stream).
     """
 
 
 class JobEnded(_WaitFailed):
     """The command of a job has ended before the condition of a wait was met.
 
-    `result` has its `exit_code` or `signal`, and the output that the wait has searched, up to 64
-    KiB per stream.
+    `result` has the command's `exit_code` or `signal`, and the output that was searched (up to 64
+    KiB per stream).
     """
 
 
@@ -133,7 +133,10 @@ class SessionNotFound(ShellError):
 
 
 class RequestCancelled(ShellError):
-    """The request was cancelled. If the request had started a command, the command was killed."""
+    """The request was cancelled.
+
+    The request was cancelled. If it had started a command, the command was killed.
+    """
 
 
 class ShuttingDown(ShellError):
@@ -143,7 +146,8 @@ class ShuttingDown(ShellError):
 class InvalidParams(ShellError, ValueError):
     """`parameter` is invalid.
 
-    The client refuses values that JSON does not have; the daemon refuses all other invalid values.
+    A parameter is invalid. The client refuses values that JSON cannot express, the daemon all other
+    invalid values.
     """
 
     @property
@@ -201,7 +205,7 @@ class StdinClosed(ShellError):
 class NotPossible(ShellError):
     """The shell does not support the request, and nothing was done.
 
-    `what` says what is not possible, such as "eof".
+    `what` names what is not possible, such as "eof".
     """
 
     @property
@@ -211,7 +215,7 @@ class NotPossible(ShellError):
 
 
 class Unavailable(ShellError):
-    """The daemon's system lacks something that the request needs.
+    """The machine of the daemon lacks something that the request needs.
 
     Nothing ran. `hint` says what helps.
     """
@@ -243,7 +247,7 @@ class TargetLost(ShellError):
 
 
 class SessionLost(ShellError):
-    """A daemon of a pool is gone, and with it the whole state of `session`.
+    """A daemon of a pool is gone, so the whole state of `session` is lost.
 
     `session` is None for a command without a session. A command that was under way may have had its
     effect. `reason` says why the daemon is gone.
@@ -281,7 +285,7 @@ class DaemonExited(ShellError):
 
 
 class ProtocolError(ShellError):
-    """The peer has sent data that does not follow the protocol, or has sent no data."""
+    """The peer has sent data that does not follow the protocol, or no data at all."""
 
 
 class NoAnswer(ProtocolError):
@@ -316,8 +320,8 @@ def error_from_wire(code: int, message: str, data: Any) -> ShellError:
 
 
 def refused_here(error: RpcError) -> InvalidParams:
-    """Return an exception for a call that the client does not send.
+    """Return the exception for a call that the client does not even send.
 
-    The daemon would answer the call with `error`.
+    The client does not send it because the daemon would answer it with `error`.
     """
     return InvalidParams(error.message, code=error.kind.code, data=error.data)

@@ -67,7 +67,7 @@ class OutputReader:
                 part = calls.lost_output(event, stream, start, end)
             kept_from = part.start + part.dropped
             if part.dropped and part.end > end:
-                # The read has skipped the lost output, and has returned output after `end`.
+                # The read has skipped the lost output, and has returned only output after `end`.
                 part = calls.lost_output(event, stream, start, min(kept_from, end))
             if part.end == start:
                 # The output ends within a character. Leftover processes may still write the rest of

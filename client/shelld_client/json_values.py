@@ -1,4 +1,4 @@
-"""Checks that values can be sent as JSON, so that no value is converted silently. Pure."""
+"""Checks that values can be sent as JSON without a silent conversion. Pure."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from shelld_protocol.jsonrpc import MAX_LEVELS
 
 
 def require_json(value: object, name: str = "", level: int = 2) -> None:
-    """Raise `InvalidParams` or TypeError for values that JSON does not have.
+    """Raise `InvalidParams` or TypeError for values that JSON cannot express.
 
     The encoder would silently convert many of them: NaN to null, bytes to base64, a set to a list,
     a number as a key to a string.
 
     Also raise `InvalidParams` for nesting that is too deep, because the daemon would refuse the
-    message without naming its id. `level` is the depth of the value in its message. The params have
-    level 2.
+    message without naming its id. `level` is the nesting depth of the value in its message; the
+    params have level 2.
     """
     if isinstance(value, enum.Enum):
         # The encoder sends the value of an enum member.

@@ -1,7 +1,7 @@
 """Represents one connection of `Client`, with its pump and its half of the protocol.
 
-Owns the requests that were sent on the connection, and the error with which calls fail. Never makes
-another connection. When a connection is lost, `Client` makes another link.
+Owns the requests that were sent on the connection, and the error that calls raise after a failure.
+Never makes another connection. When a connection is lost, `Client` makes another link.
 
 Invariant: once a link has failed, it sends nothing, and all its requests have ended.
 """
@@ -44,8 +44,8 @@ class Link:
 
     `start_child` starts the process, in the thread of `pump`.
 
-    When the link fails, `error_under_way` takes the link and its failure, and returns the error of
-    the requests under way.
+    When the link fails, `error_under_way` gets the link and the failure, and returns the error for
+    the requests in flight.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Link:
             max_message_bytes
         )
         self.pump = Pump(self._start, self._receive, self._ended)
-        # The error with which requests fail, or None while requests are possible.
+        # The error that requests raise, or None while requests are possible.
         self.failure: ShellError | None = None
         self._start_child = start_child
         self._error_under_way = error_under_way
@@ -98,7 +98,7 @@ class Link:
         check_taker: Callable[[], None],
         send_later: SendLater | None,
     ) -> Ongoing:
-        """Send a call whose events are taken one by one.
+        """Send a call; the caller takes its events one by one.
 
         Raises the same exceptions as `exchange`.
         """
@@ -115,15 +115,15 @@ class Link:
     def send_only(self, call: Call[Any], send_later: SendLater) -> None:
         """Send a call, and ignore its answer.
 
-        If the link fails before the answer, use `send_later`.
+        If the link fails before the answer, pass the call to `send_later`.
         """
         send_only(self.connection, self.pump.send, call, send_later)
 
     def check(self) -> None:
         """Raise LinkFailedError if the link has failed.
 
-        Call this method once the connection knows the request, because an earlier failure of the
-        link has not ended the request.
+        Call this method once the connection knows the request: if the link failed before that,
+        nothing has ended the request.
         """
         if self.failure is not None:
             raise LinkFailedError
@@ -141,7 +141,7 @@ class Link:
     def _ended(self, error: ProtocolError | None) -> None:
         """Make all present and future requests fail, because no more answers will come."""
         assert self._child is not None
-        # Set the failure first, so that a request that is not pending yet sees the failure.
+        # Set the failure first, so a request that becomes pending after the next step sees it.
         self.failure = failure = (
             self.failure or error or self._child.post_mortem(self.connection.said)
         )

@@ -1,8 +1,8 @@
 """Holds the events and the answer of a request in the order in which they arrive.
 
-Owns the items that were received and not yet taken. The receiving thread never waits for the thread
-that takes the items. So above a limit, the mailbox drops the text of output, which then counts as
-skipped. The daemon still has the output. Every event keeps its place and its number.
+Owns the items that were received but not yet taken. The receiving thread never waits for the thread
+that takes the items. So if the text of output exceeds a limit, the mailbox drops text, which then
+counts as skipped. The daemon still has this output. Every event keeps its place and its number.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ MAX_HELD_CHARACTERS: Final = 8 * 1024 * 1024
 
 
 class End(NamedTuple):
-    """Marks the end of the items.
+    """Marks that no more items will come.
 
-    The cause is `error`. If `error` is None, the caller has ended the request.
+    The cause is `error`. If `error` is None, the caller itself has ended the request.
     """
 
     error: ShellError | None = None
@@ -45,14 +45,14 @@ class BaseMailbox:
     def __init__(self) -> None:
         self._received = 0
         self._taken = 0
-        # The function to call with the answer when the answer comes, before anybody can take it.
-        # This function must neither wait nor raise.
+        # This function is called with the answer when it arrives, before anybody can take it. The
+        # function must neither wait nor raise.
         self.on_answer: Callable[[bytes | ShellError], None] | None = None
-        # The function to call with the answer, if nobody will take the answer from the mailbox.
+        # If nobody will take the answer from the mailbox, this function is called with it.
         self._abandoned: Callable[[bytes | ShellError], None] | None = None
         self._answer: bytes | ShellError | None = None
-        # Whether the end was added. A second end would make the next `get` forget why the items
-        # have ended, because the ends would take turns.
+        # Whether the end was added. A second end would hide the first one's error from some calls
+        # of `get`, because `get` puts each end back behind the other.
         self._has_end = False
 
     def _append(self, item: Item) -> None:
@@ -67,7 +67,7 @@ class BaseMailbox:
         self._tell_abandoned()
 
     def fail(self, error: ShellError) -> None:
-        """Add the end, because `error` means that no more items will come."""
+        """Add the end: because of `error`, no more items will come."""
         self._add_end(End(error))
 
     def end(self) -> None:
@@ -104,7 +104,7 @@ class BaseMailbox:
         if isinstance(item, OutputEvent):
             self._taken += len(item.text)
         elif isinstance(item, End):
-            # Put the end back for other callers that wait, and for callers that ask again.
+            # Put the end back for other callers that wait, and for later calls of `get`.
             self._append(item)
         return item
 

@@ -55,6 +55,6 @@ def function_tool(
         description=description,
         params_json_schema=schema,
         on_invoke_tool=invoke,
-        # A strict schema would require every parameter.
+        # A strict schema would make every parameter required.
         strict_json_schema=False,
     )

@@ -2,14 +2,14 @@
 
 The owner gets the events of the subscription. When the owner leaves, it ends the subscription.
 
-A request that continues a subscription becomes the owner when it is answered, in the order in which
-answers arrive. Until then the request is an *heir*. While a subscription has an heir, an owner that
-leaves does not end the subscription.
+A request that continues a subscription is first an *heir*. It becomes the owner when its answer
+arrives, in the order of the answers. If the owner leaves while the subscription has an heir, the
+subscription does not end.
 
 If a request is interrupted after it has become the owner, it gives the subscription *back* to the
 previous reader. That reader gets no more events, but it ends the subscription when it leaves.
 
-Invariant: shared state changes only in single dictionary operations, so any thread, finaliser or
+Invariant: each change of shared state is a single dictionary operation, so any thread, finaliser or
 signal handler may call anything at any time.
 """
 
@@ -22,10 +22,10 @@ class Ownership:
     def __init__(self) -> None:
         # Maps each subscription to the id of the request that owns it.
         self._owners: dict[str, int] = {}
-        # The requests that have become owners, and have not left since then.
+        # The requests that have become owners and have not left yet.
         self._readers: dict[int, None] = {}
-        # If an owner has given its subscription back, maps this owner to the previous reader, which
-        # has the subscription again.
+        # Maps each owner that has given its subscription back to the previous reader, which owns
+        # the subscription again.
         self._given_back: dict[int, int] = {}
         self._heirs: dict[tuple[str, int], None] = {}
         # The subscriptions that their owners are about to end.
@@ -57,7 +57,7 @@ class Ownership:
         return before if before in self._readers else None
 
     def give_back(self, subscription: str, request_id: int, reader: int) -> None:
-        """Give a request's subscription to the `reader` that had it before. Call `leave` next.
+        """Give a request's subscription back to `reader`, the previous reader. Call `leave` next.
 
         Does nothing if the request is no longer the owner.
         """
@@ -71,7 +71,7 @@ class Ownership:
         """Record that a request no longer needs its subscription, or could not continue the
         subscription.
 
-        Return whether the caller must end the subscription, and then call `ended`.
+        If this returns true, the caller must end the subscription and then call `ended`.
         """
         self._readers.pop(request_id, None)
         return self.renounce(subscription, request_id)
@@ -105,7 +105,7 @@ class Ownership:
     def withdraw(self, subscription: str, request_id: int) -> None:
         """Record that a request leaves its subscription to a later request of the same reader.
 
-        The subscription does not end. Until the later request comes, it has no owner.
+        The subscription does not end. Until the later request comes, the subscription has no owner.
         """
         self._readers.pop(request_id, None)
         self._heirs.pop((subscription, request_id), None)

@@ -1,12 +1,12 @@
 """Starts, serves and ends the daemon in one thread, without an event loop.
 
-The thread owns the process and the pipes. Other threads give bytes to this thread, and wait for the
-daemon's end. No KeyboardInterrupt can interrupt the thread's work, because Python raises it only in
-the main thread.
+The thread owns the process and the pipes. Other threads give bytes to this thread, and wait until
+the daemon has ended. No KeyboardInterrupt can interrupt the thread's work, because Python raises it
+only in the main thread.
 
 No function in this module waits for a lock. A finaliser or a signal handler may call any function
-of this module while its thread is in the middle of another call. The new call does not wait if it
-could wait for ever (see `may_wait`).
+of this module, even if its thread is in the middle of another such call. The new call does not wait
+if it could wait for ever (see `may_wait`).
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class Pump:
     """Serves one daemon in a thread, which calls all three callbacks.
 
     `start_child` starts the daemon. `receive` takes the data read from stdout, and may raise
-    `ProtocolError`. When no more data will come, `ended` gets that `ProtocolError`, or None if the
-    daemon has ended or soon will.
+    `ProtocolError`. When no more data will come, `ended` gets the `ProtocolError` that `receive`
+    has raised, or None if the daemon has ended or soon will.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Pump:
         self._start_child = start_child
         self._receive = receive
         self._ended = ended
-        # The thread or `close` acquires this lock, whichever comes first, and never releases it.
+        # Whichever comes first, the thread or `close`, acquires this lock and never releases it.
         self._owner = threading.Lock()
         self._finished = Latch()
         self._is_started = False
@@ -68,11 +68,11 @@ class Pump:
         # succeeded.
         self._started: queue.SimpleQueue[Exception | None] = queue.SimpleQueue()
         self._outbox: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-        # The rest of a partly written message.
+        # The part of a message that was not written yet.
         self._unwritten = memoryview(b"")
         self._haste: Haste | None = None
         self._error: ProtocolError | None = None
-        # The size of the next read of stdout.
+        # The size of the next read from stdout.
         self._read_bytes = READ_BYTES
         # For each descriptor, the events to wait for, and the action to run when one of them
         # occurs.
@@ -96,8 +96,8 @@ class Pump:
         except RuntimeError as error:
             raise SpawnFailed("cannot start a thread for the daemon") from error
         try:
-            # This may take long, because the start waits for the end of a pipe, and a process that
-            # another thread forks at this moment can hold the pipe open.
+            # This may take long: the start waits until a pipe is closed, and if another thread
+            # forks a process at this moment, that process can hold the pipe open.
             failure = self._started.get(timeout=timeout and min(timeout, threading.TIMEOUT_MAX))
         except queue.Empty:
             reason = f"the daemon did not start within {timeout:g} s (start_timeout)"
@@ -106,7 +106,10 @@ class Pump:
             raise failure
 
     def send(self, frame: bytes) -> None:
-        """Queue a message for writing. If the daemon is gone, reading reports it."""
+        """Queue a message for writing.
+
+        If the daemon is gone, the code that reads stdout reports it.
+        """
         self._outbox.put(frame)
         self._wake_thread()
 
@@ -179,11 +182,11 @@ class Pump:
                 self._started.put(None)
                 self._serve()
         except OSError:
-            # The kernel has no memory for poll(2).
+            # The kernel had no memory for poll(2).
             self._hurry(Haste.BY_FORCE)
         finally:
             try:
-                # Report the end after any failure, because no caller may wait for ever.
+                # Report the end even after a failure, because no caller may wait for ever.
                 self._ended(self._error)
                 with suppress(OSError):
                     self._end()
@@ -239,7 +242,7 @@ class Pump:
     def _turn_until(
         self, condition: Callable[[], bool], seconds: float = math.inf, haste: Haste | None = None
     ) -> bool:
-        """Run actions until `condition` holds. Return False if time is up or haste increases."""
+        """Run actions until `condition` is true. Return False if time is up or haste increases."""
         end_at = time.monotonic() + seconds
         interval = EXIT_POLL_S if self._exit is None and seconds < math.inf else math.inf
         while not condition():
@@ -268,19 +271,19 @@ class Pump:
 
     def _woken(self) -> None:
         assert self._wakeup is not None
-        # Write first, because the caller waits, and each system call may pass the interpreter's
-        # lock to another thread.
+        # Write first: the caller waits, and with each system call, another thread may get the
+        # interpreter's lock.
         self._write()
         self._wakeup.clear()
-        # Another thread may have queued a message meanwhile, and `clear` may have removed the
-        # wake-up for this message.
+        # Another thread may just have queued a message, and `clear` may have removed the wake-up
+        # for it.
         if not self._outbox.empty():
             self._write()
 
     def _write(self) -> None:
         """Write the next part of the queued messages.
 
-        If some bytes are left, poll until stdin is writable.
+        If some bytes remain, write again when poll reports that stdin is writable.
         """
         if self._child.stdin.closed:
             return
@@ -331,7 +334,7 @@ class Pump:
         assert self._exit is not None
         self._child.has_ended()
         self._unwatch(self._exit)
-        # The pipe may stay open in other processes, so do not wait for its end. One read returns
+        # Other processes may hold the pipe open, so do not wait for end of file. One read returns
         # all remaining output of the daemon.
         if self._stdout in self._actions:
             self._read_bytes = PIPE_BYTES
@@ -342,8 +345,8 @@ class Pump:
 def _forget_thread() -> None:
     """Remove the entry that `threading.current_thread` made for this thread.
 
-    A finaliser that logs creates the entry. Before Python 3.13, `threading` keeps the entry after
-    the end of the thread.
+    A finaliser that logs creates the entry. Before Python 3.13, `threading` keeps the entry even
+    after the thread has ended.
     """
     threading._active.pop(threading.get_ident(), None)  # type: ignore[attr-defined]  # pyright: ignore
 

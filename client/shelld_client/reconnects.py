@@ -27,7 +27,7 @@ UNUSABLE: Final = 2
 OCCUPIED: Final = 4
 DIED: Final = 6
 
-# Methods whose calls have no further effect if they are repeated.
+# Methods that can be called again without any further effect.
 _REPEATABLE: Final = frozenset(
     {
         *("ping", "server_info", "list_shells", "list_sessions", "list_targets", "list_tools"),
@@ -40,7 +40,7 @@ class Reconnect:
     """Identifies the lasting daemon `name`.
 
     `command` attaches to this daemon, but never starts it or takes it from another client. So it
-    does not need the directory in which the daemon was started, which may be gone.
+    does not need the directory in which the daemon was started: this directory may be gone.
     """
 
     def __init__(self, name: str, command: Sequence[str]) -> None:
@@ -49,14 +49,14 @@ class Reconnect:
         # The pid of the daemon; None before the first connection.
         self.pid: int | None = None
         # Why the last attempt to attach has failed. Calls that have waited for this attempt fail,
-        # too. Otherwise each of them would try for as long again, one after the other.
+        # too. Otherwise, these calls would try again one after the other, each for the same time.
         self.failure: ShellError | None = None
         # Calls to send again, because their connection was lost before the answer. Nobody needs
         # their answers.
         self.unsent: collections.deque[Call[Any]] = collections.deque()
 
     def take_unsent(self, ownership: Ownership) -> Iterator[Call[Any]]:
-        """Yield the calls to send on a new connection, whose `Ownership` is `ownership`."""
+        """Yield the calls to send on a new connection. `ownership` belongs to that connection."""
         with suppress(IndexError):
             while True:
                 call = self.unsent.popleft()
@@ -83,7 +83,8 @@ class Reconnect:
 def is_connection_lost(failure: object) -> bool:
     """Return whether the daemon may still run after `failure`.
 
-    Any exit code except 0 means that the daemon has died, or that another client has taken it.
+    If there is no exit code, or it is 0, only the connection was lost. Any other exit code means
+    that the daemon has died, or that another client has taken it.
     """
     return isinstance(failure, DaemonExited) and failure.exit_code in (None, 0)
 
@@ -98,7 +99,7 @@ def may_go_on(failure: object) -> bool:
 
 
 def is_repeatable(call: Call[Any]) -> bool:
-    """Return whether a call has the same effect and result if the daemon gets the call twice."""
+    """Return whether a call can be sent twice without changing its effect or its result."""
     params = call.params
     if call.method in {"bash", "subscribe"}:
         return params.get("idempotency_key") is not None
@@ -110,7 +111,7 @@ def is_repeatable(call: Call[Any]) -> bool:
 
 
 def pauses() -> Iterator[float]:
-    """Yield the pauses between attempts in seconds, without end."""
+    """Yield the pauses between attempts, in seconds, for ever."""
     pause = _FIRST_PAUSE_S
     while True:
         yield pause

@@ -18,15 +18,15 @@ from typing import Final
 
 # The ids of the threads of all synchronous clients.
 pump_threads: Final[set[int]] = set()
-# A forked child has none of these threads, and its own threads may get the same ids.
+# A forked child has none of these threads, but its own threads may get the same ids.
 os.register_at_fork(after_in_child=pump_threads.clear)
 
 
 def may_wait() -> bool:
     """Return whether this thread may wait for a pump's thread, or for a lock.
 
-    A pump's thread may not wait, because it could wait for itself, or for a thread that waits for
-    its answer. Once the interpreter shuts down, the pump threads no longer run.
+    A pump's thread may not wait: it could wait for itself, or for a thread that waits for an answer
+    from this pump. Once the interpreter shuts down, the pump threads no longer run.
     """
     return threading.get_ident() not in pump_threads and not sys.is_finalizing()
 
@@ -96,8 +96,8 @@ class Wakeup:
     def close(self) -> None:
         """Close the pipe. If a call of `wake` is running, that call closes the pipe when it ends.
 
-        If the pipe were closed earlier, `wake` could write to a new file that reuses the
-        descriptor's number.
+        If the pipe were closed earlier, `wake` could write to a file that was opened since and has
+        the same descriptor number.
         """
         self._is_closed = True
         self._close_unused()

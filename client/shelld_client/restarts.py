@@ -1,4 +1,4 @@
-"""Remembers what the next daemon must know after a daemon has died. Pure.
+"""Remembers the configuration that a new daemon needs after the old one has died. Pure.
 
 Owns the configuration that the client has made, and the last known directory of each session. Never
 starts a daemon; `AsyncClient` does this. Invariant: each target and each session has one
@@ -28,7 +28,7 @@ class _Ended(msgspec.Struct, rename={"session_cwd": "sessionCwd"}):
 
 
 class Restart(NamedTuple):
-    """Describes the start of a new daemon after the last daemon died of `cause`.
+    """Describes the start of a new daemon. `cause` is the error that says how the last one died.
 
     `directories` maps each session that was created again to its directory. The variables and
     functions of these sessions are lost. All other sessions are lost.
@@ -56,8 +56,8 @@ class Memory:
         if call.method == "add_target":
             self._configured["target", params["name"]] = call
         elif call.method == "configure_session":
-            # A later call replaces all settings of an earlier call, as in the daemon. But it need
-            # not name the session's target again.
+            # A later call replaces all settings of an earlier call, as in the daemon. But it may
+            # leave out the session's target, which then stays.
             earlier = self._configured.pop(("session", params["session"]), call)
             settings = {"target": earlier.params.get("target"), **params}
             self._configured["session", params["session"]] = call._replace(params=settings)
@@ -75,7 +75,7 @@ class Memory:
                 self._directories[session] = ended.session_cwd
 
     def _forget_target(self, name: str) -> None:
-        """Forget a target, the targets behind it, and the sessions at all of them."""
+        """Forget a target, the targets behind it, and the sessions at all these targets."""
 
         def is_gone(target: str) -> bool:
             return f"{target}:".startswith(f"{name}:")
@@ -88,7 +88,7 @@ class Memory:
 
     @property
     def configured(self) -> Sequence[Call[Any]]:
-        """The calls that give the next daemon the configuration of the last daemon."""
+        """The calls that configure the new daemon like the old one."""
         return tuple(self._configured.values())
 
     @property
@@ -97,5 +97,5 @@ class Memory:
 
 
 def enter(session: str, directory: str) -> Call[AnyBashResult]:
-    """Return the call that creates a session in a directory, if the directory still exists."""
+    """Return the call that creates a session in a directory, if this directory still exists."""
     return calls.bash(f"cd -- {shlex.quote(directory)}", {"session": session})

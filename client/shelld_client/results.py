@@ -48,7 +48,7 @@ def decode_result(shape: type[S], data: bytes) -> S:
 
 
 def decode_event(method: str, params: bytes) -> Event | None:
-    """Return an event, or None for a notification that is unknown or has another form."""
+    """Return an event, or None for a notification that is unknown or malformed."""
     shape = NOTIFICATIONS.get(method)
     return None if shape is None else decode_or_none(shape, params)
 
@@ -62,7 +62,7 @@ def decode_or_none(shape: type[S], data: bytes) -> S | None:
 
 
 def decode_output(message: bytes) -> OutputEvent | None:
-    """Return the event if a message has the form in which the daemon sends output, or None.
+    """If a message has the form in which the daemon sends output, return its event, otherwise None.
 
     Most messages with output are large. This function decodes them in one step instead of two.
     """

@@ -1,4 +1,4 @@
-"""Provides the base of both clients, which starts the daemon and says why calls are not possible.
+"""Provides the base of both clients. It starts the daemon, and says why calls are not possible.
 
 Never waits for the daemon. Invariant: a client is entered only once, and only the process that has
 entered it uses it.
@@ -33,7 +33,7 @@ from shelld_client.reconnects import Reconnect
 # ssh, the start takes seconds.
 START_TIMEOUT_S: Final = 10.0
 
-# How long the end of a job's block waits for the end of the command, even if the caller is
+# When the block of a job is left, how long to wait for the command to end, even if the caller is
 # cancelled.
 FINISH_TIMEOUT_S: Final = 10.0
 
@@ -65,7 +65,7 @@ class SpawnedClient:
         self._start_timeout = None if start_timeout == math.inf else start_timeout
         self._child: Child | None = None
         self._entered_in: int | None = None
-        # The error with which calls fail, or None while calls are possible.
+        # The error that calls raise, or None while calls are possible.
         self._failure: ShellError | None = DaemonExited("the client was not entered")
 
     @classmethod
@@ -82,8 +82,8 @@ class SpawnedClient:
 
         `command` is a command line that starts a shelld, such as ``["ssh", "host", "shelld"]``. The
         default is the daemon that is installed with this client. `args` are options of the daemon,
-        appended to `command`. `env` and `cwd` are those of the daemon, and its commands start with
-        them.
+        appended to `command`. The daemon and its commands start with the environment `env` and in
+        the directory `cwd`.
 
         A client can be entered once. Entering waits `start_timeout` seconds (None: without limit)
         for the daemon's first answer, and skips up to 64 KiB of other text before it. Entering
@@ -108,20 +108,20 @@ class SpawnedClient:
         """Return a client that joins the lasting daemon `name` when entered, or starts it.
 
         When the client is left, the daemon and its shells go on. The daemon ends after `linger`
-        seconds without a client. With None, a running daemon keeps its present limit, and a new
-        daemon gets 3,600 seconds. `steal` takes the daemon from another client. `args` (options of
-        the daemon), `env` and `cwd` have an effect only if the daemon is started.
+        seconds without a client. If it is None, a running daemon keeps its present limit, and a new
+        daemon gets 3,600 seconds. `steal` takes the daemon away from another client. `args`
+        (options of the daemon), `env` and `cwd` have an effect only if the daemon is started.
 
         Entering raises the errors that `spawn` describes. If another client is attached, the error
         is `DaemonExited` with `exit_code` 4.
 
         With `reconnect`, the client attaches again if its connection is lost, for up to 30 seconds.
         The client repeats the calls under way that have an `idempotency_key`. It also repeats calls
-        that have no further effect when they are repeated: `kill_shell`, `bash_output` with an
-        offset, and other calls that only read. All other calls under way raise `TargetLost`.
-        Iterations over events and jobs continue after the last event that they received. If the
-        daemon has died, or another client has taken it, the client does not attach again, and calls
-        raise `DaemonExited`.
+        that have no further effect the second time: `kill_shell`, `bash_output` with an offset, and
+        other calls that only read. All other calls under way raise `TargetLost`. Iterations over
+        events and jobs continue after the last event that they received. If the daemon has died, or
+        another client has taken it, the client does not attach again, and calls raise
+        `DaemonExited`.
         """
         command = attach_command(name, linger=linger, steal=steal, args=args)
         again = attach_command(name, linger=None, steal=False, args=())
@@ -172,7 +172,7 @@ class SpawnedClient:
             raise copy.copy(self._failure)
 
     def _no_answer(self, said: str) -> NoAnswer:
-        """Return the exception that entering raises after `start_timeout`."""
+        """Return the exception to raise on entering after `start_timeout`."""
         assert self._child is not None
         sentence = f"the peer did not answer within {self._start_timeout:g} s (start_timeout){said}"
         last_words = self._child.last_words
@@ -180,7 +180,7 @@ class SpawnedClient:
 
 
 def no_shelld(error: ShellError) -> ShellError:
-    """Return the exception that entering raises if its first call failed with `error`."""
+    """Return the exception to raise on entering if the first call has failed with `error`."""
     if isinstance(error, (DaemonExited, ProtocolError, SpawnFailed)):
         return error
     return ProtocolError(f"the peer refuses a ping, so it is not shelld: {error}")

@@ -8,8 +8,8 @@ Finalisers and signal handlers can use the client, whatever they interrupt. A fi
 garbage collector runs in a pump's thread gets no answer: its request is sent, and the call raises
 `ShellError`. While the interpreter shuts down, calls send nothing and raise `ShellError`.
 
-With `reconnect`, the thread that finds the connection lost attaches again, and other threads wait
-for it. A finaliser or signal handler does not wait for the thread that it has interrupted.
+With `reconnect`, the thread that notices the lost connection attaches again, and other threads wait
+for this thread. A finaliser or signal handler does not wait for the thread that it has interrupted.
 """
 
 from __future__ import annotations
@@ -64,14 +64,14 @@ class Client(SpawnedClient, Methods):
         )
         # The link that calls use, even after it has failed.
         self._link: Link | None = None
-        # The newest link. Calls may use this link only after the client has identified the daemon
-        # at its other end.
+        # The newest link. Calls may use a link only after the client has identified the daemon at
+        # the other end.
         self._newest: Link | None = None
         # The thread that attaches again holds this lock. The lock is reentrant for the reason in
         # `AsyncItems`.
         self._attaching = threading.RLock()
         self._is_attaching = False
-        # Set when the client is left.
+        # Set when the client is exited.
         self._leaving = Latch()
 
     def __enter__(self) -> Self:
@@ -140,7 +140,7 @@ class Client(SpawnedClient, Methods):
         finally:
             link.pump.close()
         if may_wait() and self._attaching.acquire(timeout=BLOCKED_S):
-            # If another thread was attaching, it has ended its attempt by now.
+            # If another thread was trying to attach, its attempt is over by now.
             self._attaching.release()
         link.connection.write_log()
 
@@ -160,7 +160,7 @@ class Client(SpawnedClient, Methods):
                 raise
 
     def _shortened(self, call: Call[T], begun_at: float) -> Call[T]:
-        """Return a call that waits only for the rest of its time, if it may be sent again."""
+        """If the call may be sent again, return a copy that waits only for the rest of its time."""
         if self._reconnect is None or not is_repeatable(call):
             return call
         return calls.with_time_left(call, time.monotonic() - begun_at)
@@ -215,8 +215,8 @@ class Client(SpawnedClient, Methods):
         before = reconnect.failure
         with self._attaching:
             if self._is_attaching:
-                # A finaliser or signal handler has interrupted the attempt in this thread, and must
-                # not wait for it.
+                # This is a finaliser or signal handler that has interrupted the attempt in this
+                # thread, so it must not wait for the attempt.
                 raise copy.copy(cause)
             assert self._link is not None
             if self._link.failure is None or self._failure is not None:
@@ -241,7 +241,7 @@ class Client(SpawnedClient, Methods):
         self._send_unsent()
 
     def _send_unsent(self) -> None:
-        """If calls are possible, repeat the calls that lost connections have left unanswered."""
+        """If calls are possible, repeat the calls that were left unanswered by lost connections."""
         reconnect, link = self._reconnect, self._link
         if reconnect is None or link is None or self._failure or link.failure:
             return
@@ -262,7 +262,8 @@ class Client(SpawnedClient, Methods):
             except ShellError as error:
                 if self._leaving.is_set:
                     raise DaemonExited("the client is closed") from None
-                # An attempt that the limit of all attempts has cut short says nothing.
+                # If the total time limit has cut this attempt short, its error says nothing about
+                # the cause.
                 is_cut_short = isinstance(error, NoAnswer) and time.monotonic() > give_up_at
                 failure = failure if is_cut_short else error
             if not may_go_on(failure):

@@ -1,4 +1,4 @@
-"""Serves the daemon's streams on an event loop, and ends the daemon within a bounded time.
+"""Serves the daemon's streams on an event loop, and stops the daemon within a bounded time.
 
 Sending never waits. If the daemon does not take a message at once, a task writes the rest. So a
 cancelled caller never leaves half a message on the stream.
@@ -26,16 +26,16 @@ from shelld_client.child import (
     without_sigpipe,
 )
 
-# The errors of reading and writing when either side has closed the stream.
+# The errors that reading and writing raise when either side has closed the stream.
 _STREAM_ENDED: Final = (OSError, ValueError, anyio.ClosedResourceError)
 
 
 class Transport:
     def __init__(self, daemon: Child) -> None:
         self._child = daemon
-        # The messages that are not completely written. For each message, the first item is the
-        # bytes that were unwritten when the last write began. The second item is a list, to which
-        # this write adds the number of bytes that it has written.
+        # The messages that are not completely written. For each message, the first item has the
+        # bytes that were unwritten when the last write began. The second item is a list; the last
+        # write adds to it how many bytes it has written.
         self._outbox: collections.deque[tuple[memoryview, list[int]]] = collections.deque()
         self._outbox_filled = anyio.Event()
         self.stderr_ended = anyio.Event()
@@ -50,8 +50,8 @@ class Transport:
         If the daemon has died, the task that reads stdout reports the daemon's end.
         """
         self._outbox.append((memoryview(data), []))
-        # Write only if the outbox was empty, because a finaliser that cancels a call may send while
-        # another message is being written.
+        # Write only if the outbox was empty: a finaliser that cancels a call may run this method
+        # while another message is being written.
         if len(self._outbox) == 1:
             with suppress(BlockingIOError, *_STREAM_ENDED):
                 self._write()
@@ -68,8 +68,8 @@ class Transport:
         self._outbox[0] = rest, (written := list[int]())
         with without_sigpipe():
             # Signal handlers, which may raise, run only between two steps of the interpreter. The
-            # next statement is one step, so no handler can run between the write and the counting
-            # of its bytes.
+            # next statement is one step, so no handler can run after the write and before its bytes
+            # are counted.
             written.extend(map(os.write, [self._child.stdin.fileno()], [rest]))
         if sum(written) == len(rest):
             self._outbox.popleft()
@@ -103,7 +103,7 @@ class Transport:
                 take(data)
                 size = size_of_next_read(data)
             return
-        # The pipe may stay open in other processes, so do not wait for its end. One read returns
+        # Other processes may hold the pipe open, so do not wait for end of file. One read returns
         # all remaining output of the daemon.
         with suppress(*_STREAM_ENDED):
             take(os.read(self._child.stdout.fileno(), PIPE_BYTES))
@@ -140,8 +140,8 @@ class Transport:
     async def close(self, *, patiently: bool) -> None:
         """End the daemon, and return once it is reaped.
 
-        If `patiently` is False, skip the first wait. If the event loop interrupts this method
-        despite the shield, as asyncio's `Task.cancel` does, the daemon is killed.
+        If `patiently` is False, skip the first wait. asyncio's `Task.cancel` can interrupt this
+        method despite the shield; the daemon is then killed.
         """
         self.is_closed = True
         try:
@@ -155,8 +155,8 @@ class Transport:
             self._child.kill()
             raise
         finally:
-            # Do not read to end of file, because processes that a wrapper, such as ssh, has left
-            # may never close the pipes.
+            # Do not read to end of file: a wrapper, such as ssh, may leave processes that never
+            # close the pipes.
             _close(self._child.stdout)
             _close(self._child.stderr)
 

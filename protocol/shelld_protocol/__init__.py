@@ -1,4 +1,4 @@
-"""Defines the protocol of daemon and client: framing, envelopes, errors, and types of methods.
+"""Defines the protocol between daemon and client: framing, envelopes, errors, types of methods.
 
 Pure: no I/O, no tasks, no imports from the daemon or the client.
 """

@@ -51,8 +51,8 @@ class Containment(Result):
     `mechanism` is "subreaper" or "process-group". "subreaper" (Linux) covers all descendants, even
     detached ones, and proves that the last one has ended. "process-group" (elsewhere) covers the
     processes that stay in the command's session or can be traced to the command. With
-    `cgroup_kill`, the kernel kills all processes of a command at once, including those that have
-    changed their user and those that fork faster than they can be listed.
+    `cgroup_kill`, the kernel kills all processes of a command at once, even those that have changed
+    their user, or that fork faster than the daemon can list them.
     """
 
     mechanism: Literal["subreaper", "process-group"]

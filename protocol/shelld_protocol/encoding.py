@@ -18,7 +18,7 @@ T = TypeVar("T")
 _START_BYTES: Final = 1_024
 
 # A message shorter than `_SHORT` takes at most `_MOST_PER_BYTE` bytes of memory per byte of JSON.
-# The worst case is `"a",`, which costs a string object and its slot.
+# The worst case is `"a",`: it costs a string object and a slot in a list.
 _SHORT: Final = 2_048
 _MOST_PER_BYTE: Final = 20
 # The overhead of a string, and its slot in a list or dict.
@@ -54,9 +54,8 @@ def decode(
 ) -> T:
     """Return the value of `data` (JSON). Raises msgspec's errors, and MemoryError.
 
-    `strings` is the maximum number of strings that the decoder makes, if its type limits this
-    number. If `strings` is None, this function counts the strings of a long text, which takes as
-    long as decoding the text.
+    If the decoder's type limits how many strings it makes, `strings` is this limit. If `strings` is
+    None, this function counts the strings of a long text, which takes as long as decoding the text.
     """
     size = len(memoryview(data))
     if size < _SHORT:

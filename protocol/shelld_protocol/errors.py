@@ -4,8 +4,8 @@ No other module spells a code or a kind. Messages are for people, kinds for prog
 no data member ever carries an exception's text, a traceback, or a path that the peer did not send
 itself.
 
-Codes below -32000 belong to JSON-RPC, LSP and MCP. Codes of shelld are positive, because JSON-RPC
-reserves -32768..-32000, and MCP claims most of the part that JSON-RPC leaves to servers.
+Codes below -32000 belong to JSON-RPC, LSP and MCP. Codes of shelld are positive: JSON-RPC reserves
+-32768..-32000, and MCP uses most of the codes in this range that JSON-RPC leaves to servers.
 """
 
 from __future__ import annotations
@@ -72,8 +72,9 @@ class RpcError(Exception):
 
 
 class PassedOnError(RpcError):
-    """An error that another daemon has sent. That daemon may be newer, so
-    this daemon may not know the error's code.
+    """An error that another daemon has sent.
+
+    That daemon may be newer, so the code may be unknown here.
 
     `data` is complete, and may hold undecoded JSON.
     """
@@ -101,14 +102,15 @@ def invalid_request(reason: str) -> RpcError:
 def message_too_large(limit_bytes: int) -> RpcError:
     """Return the error of a request that is too large.
 
-    The error has no id. From `limit_bytes`, the client knows which requests were too large.
+    The error has no id. From `limit_bytes`, the client can tell which of its requests were too
+    large.
     """
     message = "Invalid request: Message exceeds the size limit"
     return RpcError(ErrorKind.INVALID_REQUEST, message, {"max_message_bytes": limit_bytes})
 
 
 def method_not_found(method: str) -> RpcError:
-    # The peer may send a method's name of several megabytes.
+    # Shorten the name, because the peer may send a method name of several megabytes.
     shown = method if len(method) <= 100 else method[:100] + "..."
     return RpcError(ErrorKind.METHOD_NOT_FOUND, f"Method not found: {shown}")
 
@@ -118,7 +120,7 @@ def invalid_params(message: str, parameter: str | None = None) -> RpcError:
 
 
 def missing_capability(required: Mapping[str, Any]) -> RpcError:
-    """Return the error of a request whose client has not declared the necessary capabilities.
+    """Return the error of a request if the client has not declared the necessary capabilities.
 
     `required` are the missing capabilities, in MCP's form. MCP defines the code and `data`.
     """
@@ -185,7 +187,7 @@ _EXHAUSTED: Final = {
     "ENOMEM": "memory",
     "EMFILE": "files",
     "ENFILE": "files",
-    # Too many descriptors that the user has sent over unix sockets were not received yet.
+    # The user has sent too many descriptors over unix sockets that were not received yet.
     "ETOOMANYREFS": "files",
     "ENOSPC": "disk",
     "EDQUOT": "disk",
@@ -195,7 +197,7 @@ _EXHAUSTED: Final = {
 
 
 def exhausted_limit(error_number: int) -> str | None:
-    """Return the resource that is short if a system call fails with this errno, or None."""
+    """If this errno means that a resource is short, return the resource, otherwise None."""
     return _EXHAUSTED.get(errno_module.errorcode.get(error_number, ""))
 
 
@@ -221,7 +223,7 @@ def resource_exhausted(limit: str, message: str) -> RpcError:
 
 
 def session_closed() -> RpcError:
-    """Return the error of a command that had not started when its session was closed."""
+    """Return the error of a command whose session was closed before the command started."""
     message = "The session was closed before the command started"
     return RpcError(ErrorKind.SPAWN_FAILED, message, {"errno": "ECANCELED"})
 
@@ -249,7 +251,7 @@ def unavailable(what: str, missing: str, hint: str) -> RpcError:
 
 
 def target_lost(target: str, message: str, *, maybe_started: bool, text: str = "") -> RpcError:
-    """Return the error of a request whose target cannot be reached, or is gone.
+    """Return the error of a request if its target cannot be reached or is gone.
 
     If `maybe_started`, the target may have received the request. `text` is the output of the
     program that leads to the target, without the protocol's messages.
@@ -264,7 +266,7 @@ def unknown_target(name: str) -> RpcError:
 
 
 def inexpressible(what: str, hint: str) -> RpcError:
-    """Return the error of a sandbox that no engine on this machine can enforce. Nothing was done.
+    """Return the error for a sandbox that no engine on this machine can enforce. Nothing was done.
 
     `what` is a member of the policy, with its value.
     """
@@ -277,7 +279,7 @@ def shutting_down(bash_id: str | None = None, subscription: str | None = None) -
     """Return the error of a request that the daemon refuses or ends because it stops.
 
     `bash_id` is the shell that the request has started, if any. `subscription` is the subscription
-    that it has begun.
+    that the request has begun, if any.
     """
     named = {"bash_id": bash_id, "subscription": subscription}
     data = {name: value for name, value in named.items() if value is not None}

@@ -30,7 +30,7 @@ from shelld_protocol.target_methods import Target
 
 EventName: TypeAlias = Literal["exit", "output", "prompt", "listening", "leftover", "screen"]
 
-# How many events each subscription keeps for a client that continues it.
+# How many events each subscription keeps, so that a client can continue it.
 JOURNAL_EVENTS: Final = 10_000
 MAX_SUBSCRIPTIONS: Final = 256
 DEFAULT_INTERVAL_MS: Final = 50
@@ -178,7 +178,10 @@ class OutputEvent(Event, kw_only=True):
 
 
 class ExitEvent(Event, kw_only=True):
-    """The command has ended. No event of its shell follows, except `shell/leftover`."""
+    """The command has ended.
+
+    The shell has ended. The only event that may follow is `shell/leftover`.
+    """
 
     status: Status
     is_running: IsRunning
@@ -211,7 +214,7 @@ class ListeningEvent(Event, kw_only=True):
 
 
 class LeftoverEvent(Event, kw_only=True):
-    """Follows `shell/exited`. The event with an empty list is the last one of a shell."""
+    """Follows `shell/exited`. The last event of a shell has an empty list."""
 
     leftover: Leftover
 
@@ -235,9 +238,9 @@ class ScreenEvent(Event, kw_only=True):
 
 
 class LostSubscription(Result, kw_only=True):
-    """The params of ``shell/lost``: a subscription at a target sends nothing more, because the
-    connection to the target is gone. The notification has no number, because only the target can
-    number events.
+    """The params of ``shell/lost``. It says that a subscription at a target sends nothing more,
+    because the connection to the target is gone. The notification has no number, because only the
+    target can number events.
     """
 
     subscription: SubscriptionId
@@ -250,9 +253,11 @@ LOST_NOTIFICATION: Final = "shell/lost"
 
 
 class SubscriptionOver(Result, kw_only=True):
-    """The params of ``shell/over``: a continued subscription of one shell sends nothing more.
+    """The params of ``shell/over``.
 
-    If the events of the subscription include `exit`, the exit event says this, and the notification
+    It says that a continued subscription of one shell sends nothing more.
+
+    If the events of the subscription include `exit`, the exit event says so, and this notification
     is not sent. The notification has no number, because it is never sent again.
     """
 

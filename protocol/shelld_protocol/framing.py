@@ -1,6 +1,6 @@
-"""Converts bytes to messages and back, with either framing of a stdio JSON-RPC stream.
+"""Converts bytes to messages and back, with either of the two framings of JSON-RPC over stdio.
 
-Owns the bytes that were received and not yet returned. Never does I/O, and never decodes a message.
+Owns the bytes that were received but not yet returned. Never does I/O, and never decodes a message.
 
 A stream is either newline-delimited (one JSON value per line) or LSP-framed (``Content-Length``
 headers). The first byte that is neither blank nor part of a byte order mark decides which framing
@@ -14,8 +14,8 @@ Invariants:
   The following messages are intact.
 * The search for a line end looks at each byte only once, however small the received pieces are.
 * The messages and errors of a stream do not depend on the pieces in which the stream arrives.
-* If a Content-Length is wrong, only its message and at most the next message are lost, because the
-  reader also finds a header that follows the end of a body on the same line.
+* If a Content-Length is wrong, at most its message and the next one are lost, because the reader
+  also finds a header that stands on the last line of a body.
 * Among headers, a line that is not a header yields one `FrameError`. The headers before and after
   it stay valid.
 """
@@ -28,17 +28,19 @@ from typing import Final
 
 DEFAULT_MAX_MESSAGE_BYTES: Final = 64 * 1024 * 1024
 
-# In a line longer than this, only the end can be a header. Real headers are under 60 bytes.
+# If a line is longer than this, only its end is searched for a header. Real headers are under 60
+# bytes.
 MAX_HEADER_LINE_BYTES: Final = 4096
 _HEADER_END_BYTES: Final = 100
 
-# If the stated length of a body was too small, the rest of the body is on the line of the next
-# header.
+# If a Content-Length was too small, the rest of the body comes before the next header, on the same
+# line.
 _LENGTH_HEADER: Final = re.compile(
     rb"(?:.*[\]}])?[ \t]*content-length[ \t]*:(.*)", re.IGNORECASE | re.DOTALL
 )
 
-# The beginning of a header, whose name is a token of RFC 9110. No JSON value begins like a header.
+# The beginning of a header: its name (a token of RFC 9110) and the colon. No JSON value begins like
+# a header.
 _HEADER: Final = re.compile(rb"[ \t]*[!#$%&'*+.^_`|~0-9A-Za-z-]+[ \t]*:")
 
 # How much of a refused message to keep. This is enough to find an id at its beginning.
@@ -85,9 +87,9 @@ class FrameReader:
     """Splits a stream of bytes into messages.
 
     Feed it with `receive_data` and `receive_eof`, then call `next_event` until it returns
-    `NEED_DATA`. `framing` is None until the first significant byte arrives. `refused_head` is the
-    beginning of the last message that was refused for its size or for lack of memory, or of the
-    last line that is no header.
+    `NEED_DATA`. `framing` is None until the first byte that decides the framing has arrived.
+    `refused_head` is the beginning of the last refused message or line: a message that was too
+    large or did not fit in memory, or a line that is no header.
     """
 
     framing: Framing | None
@@ -100,16 +102,16 @@ class FrameReader:
         self._buffer = bytearray()
         self._searched = 0
         self._eof = False
-        # For lines: whether to drop the rest of a refused line.
+        # For `LINES`: whether to drop the rest of a refused line.
         self._skipping_line = False
-        # For Content-Length: how many bytes of a refused body are still to be dropped.
+        # For `CONTENT_LENGTH`: how many bytes of a refused body are still to be dropped.
         self._skip_bytes = 0
-        # For Content-Length: the length of the body, once the header section has ended.
+        # For `CONTENT_LENGTH`: the length of the body, once the headers are complete.
         self._body_length: int | None = None
         self._header_length: int | None = None
         self._header_seen = False
-        # For Content-Length: whether the current header line was too long, so that most of it was
-        # dropped, and the first bytes of this line.
+        # For `CONTENT_LENGTH`: whether the current header line was so long that most of it was
+        # dropped, and the first bytes of that line.
         self._line_is_long = False
         self._line_start = b""
         self._out_of_memory = False
@@ -117,9 +119,8 @@ class FrameReader:
     def receive_data(self, data: bytes) -> None:
         """Take the next bytes of the stream, in a piece of any size.
 
-        If memory is short, drop the unfinished message to free some memory. If there is no
-        unfinished message, take no bytes, and raise MemoryError. Another call with the same data
-        may then succeed.
+        If memory is short, drop the unfinished message to free some memory. If there is none, take
+        no bytes, and raise MemoryError; another call with the same data may succeed.
         """
         try:
             self._store(data)
@@ -129,7 +130,10 @@ class FrameReader:
             self._store(data)
 
     def _store(self, data: bytes) -> None:
-        """Add `data` to the buffer, except parts of a skipped message. Raises MemoryError."""
+        """Add `data` to the buffer, but not the parts that belong to a skipped message.
+
+        Raises MemoryError.
+        """
         if self._buffer or not (self._skipping_line or self._skip_bytes):
             # While a line is skipped, the buffer is empty or begins with the newline of that line.
             self._buffer += data
@@ -146,8 +150,8 @@ class FrameReader:
     def _give_up_message(self, data: bytes) -> bool:
         """Drop the unfinished message, and skip its rest when it arrives.
 
-        `data` is the next part of the stream, for which there was no memory. Return False if there
-        is no unfinished message. If this function raises MemoryError, it has changed nothing.
+        `data` is the next part of the stream, which did not fit in memory. Return False if there is
+        no unfinished message. If this function raises MemoryError, it has changed nothing.
         """
         if self._skipping_line or self._skip_bytes:
             # The message was dropped before, and `refused_head` has its beginning.
@@ -161,8 +165,8 @@ class FrameReader:
             self._skipping_line = True
             head = head.partition(b"\n")[0]
         else:
-            # If the header is incomplete, or the line is blank so far, nothing shows where the next
-            # message starts.
+            # If the header is incomplete, or the line is blank so far, we cannot tell where the
+            # next message starts.
             return False
         self.refused_head = head
         self._drop_buffer()
@@ -174,7 +178,7 @@ class FrameReader:
         self._eof = True
 
     def next_event(self) -> bytes | FrameError | NeedData:
-        """Return the next message, the error in its place, or `NEED_DATA`.
+        """Return the next message, `NEED_DATA`, or the error that stands for a missing message.
 
         Raises MemoryError if memory is short. The buffer is then unchanged, and another call may
         succeed.
@@ -229,7 +233,7 @@ class FrameReader:
     def _is_too_long(self, size: int) -> bool:
         """Return whether a line of `size` bytes exceeds the limit.
 
-        A carriage return at its end belongs to the line end.
+        A carriage return at its end does not count, because it belongs to the line end.
         """
         return size > self._limit + self._buffer.startswith(b"\r", size - 1)
 
@@ -289,7 +293,7 @@ class FrameReader:
                 return event
 
     def _read_header_line(self) -> FrameError | NeedData | None:
-        """Consume one header line. None means that the caller must check the state again."""
+        """Consume one header line. If it returns None, the caller must check the state again."""
         end = None if self._eof and b"\n" not in self._buffer else self._end_of_line()
         if end is None:
             if len(self._buffer) > MAX_HEADER_LINE_BYTES:
@@ -314,7 +318,7 @@ class FrameReader:
                 valid = digits.isdigit() and len(digits) <= 18
                 self._header_length = int(digits) if valid else None
             elif not _HEADER.match(head):
-                # The line may be a request, whose sender must not wait for ever.
+                # The line may be a request. Its sender must not wait for ever.
                 self.refused_head = head
                 return FrameError.NO_HEADER
             self._header_seen = True

@@ -85,7 +85,7 @@ class ResizeShellParams(Params):
 
 
 class ResizeShellResult(Result):
-    """An ended shell is not resized, and that is no error."""
+    """If the shell has ended, nothing is resized, and this is not an error."""
 
     bash_id: ShellId
     rows: Rows

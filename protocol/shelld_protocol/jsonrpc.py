@@ -1,7 +1,7 @@
 """Decodes JSON-RPC 2.0 messages, and encodes requests and replies.
 
 Owns the shape of a message, but not its meaning. The params stay undecoded JSON until the method is
-known. Ids are kept and echoed as the JSON text that the peer sent, so no number or string ever
+known. Ids are kept and returned as the JSON text that the peer sent, so no number or string ever
 changes.
 
 Reference: https://www.jsonrpc.org/specification
@@ -65,7 +65,7 @@ Message: TypeAlias = Single | Batch
 
 
 class _Envelope(Struct, frozen=True):
-    """An envelope with undecoded members. So the id is known even if another member is wrong."""
+    """An envelope with undecoded members: the id is known even if another member is wrong."""
 
     jsonrpc: Raw = Raw()
     id: Raw = Raw()
@@ -82,9 +82,10 @@ _string_decoder: Final = msgspec.json.Decoder(str)
 
 _BLANK: Final = b" \t\r\n"
 
-# msgspec and Python recurse at every level of nesting, under one limit that includes the calling
-# frames (1,000 by default). Other code decodes or encodes parts of a message later. A message is
-# refused if its nesting would leave fewer levels than this for the other code.
+# msgspec and Python recurse once per level of nesting. They share one recursion limit (1,000 by
+# default), which also counts the calling frames. Other code later decodes or encodes parts of a
+# message. If the nesting of a message would leave fewer levels than this for that code, the message
+# is refused.
 _RESERVED_LEVELS: Final = 500
 # The nesting that every daemon accepts, including the message's own object. Some daemons accept
 # more, depending on their Python and stack. A client that stays within this limit is never refused
@@ -93,9 +94,9 @@ MAX_LEVELS: Final = 400
 # A message with at most this many brackets is not nested deeply, so its depth is not checked.
 _UNCHECKED_BRACKETS: Final = 100
 
-# The maximum number of members of a batch. It is necessary because a member of two bytes costs the
-# daemon 1,000 bytes of memory, and an answer of 100 bytes. A client with more requests can send
-# several batches.
+# The maximum number of members of a batch. It is necessary because for a member of two bytes, the
+# daemon needs 1,000 bytes of memory, and sends an answer of 100 bytes. A client with more requests
+# can send several batches.
 MAX_BATCH_MEMBERS: Final = 10_000
 
 _JSON_NUMBER: Final = re.compile(rb"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?")
@@ -126,7 +127,7 @@ def id_at_start(data: bytes) -> bytes:
 
 
 def _has_too_many_members(data: bytes) -> bool:
-    """Return whether a batch has more than `MAX_BATCH_MEMBERS`, without allocating its members."""
+    """Return whether a batch has too many members, without allocating the members."""
     if data.count(b",") < MAX_BATCH_MEMBERS:
         return False
     try:
@@ -206,8 +207,8 @@ def encode_result(raw_id: bytes, result: Any) -> bytes:
 def encode_error(raw_id: bytes, error: RpcError) -> bytes:
     """Encode an error reply. If `error` cannot be encoded, encode internal_error instead.
 
-    If memory is short, use null as the id. Raises MemoryError if memory is too short for that reply
-    as well.
+    If memory is short, use null as the id. If memory is too short even for that reply, raises
+    MemoryError.
     """
     try:
         return _encode_error(raw_id, error)

@@ -1,5 +1,6 @@
-"""Wraps tools for LangChain. Needs the extra ``langchain``, so other modules import this module
-only when they need it.
+"""Wraps tools for LangChain.
+
+Other modules import this module only when they need it, because it needs the extra ``langchain``.
 
 The message to the model has the text of the `ToolResult` as its content and the `ToolResult` as its
 artifact. A failed result becomes a message with the status "error".
@@ -87,6 +88,6 @@ def _answer(name: str, result: ToolResult) -> tuple[str | ToolMessage, ToolResul
         # If a program calls the tool directly, LangChain makes no message, and returns the text of
         # the exception.
         raise ToolException(error)
-    # Do not raise the error, because LangChain would make a message without an artifact from it.
+    # Do not raise the error: LangChain would turn it into a message without an artifact.
     message = ToolMessage(error, artifact=result, tool_call_id=call_id, name=name, status="error")
     return message, result

@@ -37,7 +37,7 @@ class McpParams(Params, forbid_unknown_fields=False, kw_only=True):
     """Base of all MCP params, and the params of ``server/discover``.
 
     Unknown members are ignored, because a later revision may add members. The types require no
-    member, because the daemon first needs `meta`, which tells whether the request is for an MCP
+    member, because the daemon must first read `meta`, which tells whether the request is for an MCP
     method.
     """
 
@@ -47,7 +47,7 @@ class McpParams(Params, forbid_unknown_fields=False, kw_only=True):
 
 
 class PingParams(McpParams, forbid_unknown_fields=True, kw_only=True):
-    """Refuses unknown members, because ``ping`` is also a method of shelld, which refuses them."""
+    """Refuses unknown members: ``ping`` is also a method of shelld, whose methods refuse them."""
 
 
 class InitializeParams(McpParams, kw_only=True):

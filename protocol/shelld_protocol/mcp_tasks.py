@@ -19,7 +19,7 @@ from shelld_protocol.structs import Result
 TASKS_EXTENSION: Final = "io.modelcontextprotocol/tasks"
 SUBSCRIPTION_ID_KEY: Final = "io.modelcontextprotocol/subscriptionId"
 
-# The member of a client's or a server's capabilities that declares the extension.
+# Clients and servers declare the extension with this member of their capabilities.
 TASKS_CAPABILITY: Final[dict[str, Any]] = {"extensions": {TASKS_EXTENSION: {}}}
 
 TASK_NOTIFICATION: Final = "notifications/tasks"
@@ -75,8 +75,8 @@ class AnswerForm(Struct):
 
 class ElicitParams(Result, kw_only=True):
     message: str
-    # The base class omits a member that equals its default. Both members below must be sent, so
-    # they have no default.
+    # The base class omits a member that equals its default. These two members must be sent, so they
+    # have no default.
     mode: Literal["form"]
     requested_schema: AnswerForm = field(name="requestedSchema")
 
@@ -91,8 +91,8 @@ class InputRequest(Result, kw_only=True):
 class TaskState(McpResult, kw_only=True):
     """The state of a task.
 
-    In the answer to a call, `result_type` is "task". Answers to ``tasks/get``, and notifications,
-    also have `input_requests` or `result`, if the status requires them.
+    In the answer to a call, `result_type` is "task". Answers to ``tasks/get`` and notifications
+    also have `input_requests` or `result` if the status requires them.
     """
 
     task_id: str = field(name="taskId")

@@ -19,11 +19,12 @@ from shelld_protocol.tools import JsonType, ToolParameter
 class Parameter(NamedTuple):
     """Describes one parameter.
 
-    `model` holds all properties that JSON Schema can express, except null. If `null_is_a_value`,
-    null has another meaning than an absent parameter. If `holds_strings`, the value is an object
-    whose members are strings or null. If `struct` is set, the value is an object with the members
-    of this Struct. `other_type` is a second type that the value may have; the limits hold for the
-    first type. `max_items` limits a list, and `min_item_length` each text in it.
+    `model` holds everything that JSON Schema can express about the parameter, except null. If
+    `null_is_a_value` is true, null does not mean the same as an absent parameter. If
+    `holds_strings` is true, the value is an object; each member is a string or null. If `struct` is
+    set, the value is an object with the members of this Struct. `other_type` is a second type that
+    the value may have; the limits hold for the first type. `max_items` limits a list, and
+    `min_item_length` each text in it.
     """
 
     model: ToolParameter
@@ -86,8 +87,7 @@ def _parameter(field: msgspec.structs.FieldInfo) -> Parameter:
         case inspect.IntType() | inspect.FloatType():
             limits = {"minimum": info.ge, "maximum": info.le}
         case inspect.LiteralType():
-            # Take the choices from the annotation, which has them in order. msgspec.inspect sorts
-            # them.
+            # Take the choices from the annotation, because msgspec.inspect sorts them.
             limits = {"enum": list(_literal_choices(field.type))}
         case inspect.ListType(item_type=inspect.StrType(min_length=min_item_length)):
             limits = {"items": {"type": "string"}}

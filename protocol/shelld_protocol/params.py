@@ -3,8 +3,8 @@ wrong.
 
 The fast path is a single msgspec decode. If it fails, this module checks each value. This slow path
 accepts the forms that the protocol tolerates (positional params, null for an absent value, 2000.0
-for 2000, aliases), and makes the message of the error (-32602). msgspec's own error texts are never
-parsed or passed on.
+for 2000, aliases), and makes the error message (-32602). msgspec's own error texts are never parsed
+or passed on.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def _checked(parameter: Parameter, raw: bytes, within: str) -> Any:
         if model.type == "number" and type(value) is int:
             value = float(value)
     except (msgspec.ValidationError, UnicodeDecodeError, OverflowError):
-        # A number can be too large for both a float and a machine integer.
+        # Some numbers are too large for a float and for a machine integer.
         raise invalid_params(f"Invalid type for {name}: expected {model.type}", name) from None
     if parameter.other_type is not None:
         other = msgspec.structs.replace(model, type=parameter.other_type)

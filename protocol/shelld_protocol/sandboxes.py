@@ -1,4 +1,4 @@
-"""Defines the policies of sandboxes, as clients give them and as results report them."""
+"""Defines the policies of sandboxes, both in requests and in results."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class SandboxPolicy(Params, omit_defaults=True, frozen=True):  # type: ignore[mi
     """What the commands of a session may reach.
 
     A relative path is relative to the session's directory, and `~` is the home directory. A pattern
-    such as `*.pem` is refused. A denied path is denied with everything below it, whatever `write`
-    says. A denied path that does not exist cannot be created.
+    such as `*.pem` is refused. Denying a path also denies everything below it, even paths that
+    `write` names. If a denied path does not exist, commands cannot create it.
     """
 
     mode: (

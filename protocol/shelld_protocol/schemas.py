@@ -103,7 +103,7 @@ def anthropic_tool(
 
 
 def tool_result_schema(output_types: Iterable[JsonType]) -> dict[str, Any]:
-    """Return the schema of a ToolResult whose output has one of these types, or is null on failure.
+    """Return the schema of a ToolResult. Its output has one of these types, or is null on failure.
 
     The schema has no arrays of types, because some MCP hosts do not understand them.
     """

@@ -41,7 +41,7 @@ SessionSandbox = Annotated[
 
 
 class EnvironmentRules(Params):
-    """What a session takes from the daemon's environment.
+    """Which variables a session takes from the daemon's environment.
 
     A pattern of names has at most 64 characters: letters, digits, `_`, `%` and the wildcards `*`
     and `?`, as in `*_TOKEN`. Case does not matter. `remove` and `keep` may have 100 patterns

@@ -272,7 +272,7 @@ class BashResult(Result):
 
 
 class BackgroundResult(Result):
-    """The result of a command that started in the background, or moved there."""
+    """The result of a command that was started in the background, or was moved there."""
 
     bash_id: ShellId
     command: Command
@@ -357,7 +357,7 @@ class OutputRange(Result):
 
 
 class BashOutputResult(Result):
-    """With `filter`, the ranges cover all consumed output, not only the matching lines."""
+    """With `filter`, the ranges cover all output that was read, not only the matching lines."""
 
     bash_id: ShellId
     command: KeptCommand
@@ -436,7 +436,10 @@ class BackgroundParams(Params):
 
 
 class HandOverResult(Result):
-    """The foreground call was answered. The command continues without timeouts and `on_prompt`."""
+    """The foreground call was answered.
+
+    The command continues; its timeouts and `on_prompt` no longer apply.
+    """
 
     bash_id: ShellId
 

@@ -1,12 +1,12 @@
-"""Defines the base of all params and results, and the types that several of them share.
+"""Defines the base classes of all params and results, and the types that several of these share.
 
 Params keep the names that models know (snake_case). Result members are camelCase on the wire and
-snake_case in Python. But an id has the same name (snake_case) in params and results. Every duration
-is in milliseconds, every size and offset in bytes.
+snake_case in Python. As an exception, an id has the same name (snake_case) in params and results.
+Every duration is in milliseconds, every size and offset in bytes.
 
-A client may send null for a parameter whose type does not admit None. The parameter then counts as
-absent. If the type admits None and the default is another value, as for `session`, null is a value
-of its own.
+If the type of a parameter does not admit None, a client may still send null: the parameter then
+counts as absent. If the type admits None, and the default is not None, as for `session`, null has a
+meaning of its own.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ MIN_OPEN_FILES: Final = 16
 # Every client can represent this integer.
 MAX_RESOURCE: Final = 2**53 - 1
 
-# How many characters of a command, or of its description, are shown in lists and kept after the end
-# of its shell.
+# How many characters of a command, or of its description, lists show. After the shell has ended, no
+# more characters are kept.
 MAX_SHOWN_CHARACTERS: Final = 4_096
 CUT_MARK: Final = "... (truncated)"
 
 Status: TypeAlias = Literal["pending", "running", "completed", "failed", "killed", "timeout"]
 SignalName: TypeAlias = Literal["TERM", "INT", "HUP", "QUIT", "KILL", "USR1", "USR2", "ABRT"]
-# The reasons for the end of a command. "lost": the command's runner was killed, and with it the
-# command or its leftover processes. "oom": the kernel killed a process of the command because
+# The reasons for the end of a command. "lost": the command's runner was killed, so the command or
+# its leftover processes were killed, too. "oom": the kernel killed a process of the command because
 # memory was short. "idle": the command wrote nothing for its `idle_timeout`. "prompt": the command
 # waited for input, and `on_prompt` is "kill". "memory", "processes", "cpu", "file_size": the
 # command reached this limit of its session. Any other end has no reason.
@@ -68,7 +68,7 @@ GuardVerdict: TypeAlias = Literal["allow", "block", "unresolved"]
 
 
 class Unkept(enum.StrEnum):
-    """The reasons for which a session did not keep a command's state.
+    """The reasons why a session did not keep a command's state.
 
     `text` is the explanation in the reference.
     """
@@ -329,7 +329,7 @@ Enforced: TypeAlias = Annotated[
 
 
 class Usage(Result):
-    """Resources used by the command and the children that it waited for, from wait4(2)."""
+    """The resources that the command and the children it waited for have used, from wait4(2)."""
 
     user_ms: Annotated[int, Meta(description="User CPU time in milliseconds.")]
     system_ms: Annotated[int, Meta(description="System CPU time in milliseconds.")]

@@ -15,7 +15,7 @@ from shelld_protocol.structs import Params, Result
 
 MAX_TARGETS: Final = 256
 MAX_TARGET_NAME: Final = 64
-# Most systems start no program with longer arguments (MAX_ARG_STRLEN of Linux).
+# Most systems refuse to start a program with a longer argument (MAX_ARG_STRLEN on Linux).
 MAX_ARGV_WORDS: Final = 1_000
 MAX_ARGV_BYTES: Final = 128 * 1024
 
@@ -41,7 +41,7 @@ def is_target_name(name: str) -> bool:
 
 
 def problem_with_argv(argv: Sequence[str]) -> str | None:
-    """Return, as the end of a sentence, what is wrong with a command line, or None."""
+    """Return what is wrong with a command line (as the end of a sentence), or None."""
     if not argv or not argv[0]:
         return "must name a program"
     if len(argv) > MAX_ARGV_WORDS or sum(map(len, argv)) > MAX_ARGV_BYTES:
@@ -113,7 +113,7 @@ class RemoveTargetParams(Params):
 
 
 class RemoveTargetResult(Result):
-    """The daemon of the target was told to end, with all its shells, and the connection is gone."""
+    """The target's daemon was told to end all its shells and itself, and the connection is gone."""
 
     name: str
     ended: Annotated[

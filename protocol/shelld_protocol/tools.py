@@ -1,7 +1,7 @@
 """Defines the values of the tool layer: parameters, results, and execution context.
 
-Pure values. Pure. Only `ToolParameter` decides the JSON Schema of a parameter, the values that it
-accepts, and the message for a value that it rejects. If the params of a method are invalid, the
+Pure values. Pure. Only `ToolParameter` decides the JSON Schema of a parameter, the values that the
+parameter accepts, and the message for a rejected value. If the params of a method are invalid, the
 error on the wire has the same message.
 """
 
@@ -38,7 +38,7 @@ class ToolCategory(enum.StrEnum):
 
 
 class ToolError(Exception):
-    """The tool itself has an error. A failed execution is a `ToolResult` instead."""
+    """The tool itself is faulty. (A failed execution is a `ToolResult`, not an exception.)"""
 
     def __init__(self, tool_name: str, message: str) -> None:
         super().__init__(tool_name, message)
@@ -183,10 +183,9 @@ class ToolResult(Struct):
 class ExecutionContext(Struct):
     """Holds the context of one execution, which the caller sets, not the model.
 
-    `working_dir` is the directory of commands; an empty text means the session's directory.
-    `session_id` is the session, "main" by default. `timeout` is in seconds; infinity means no
-    timeout. `max_output_size` is in characters. `agent_id` and `metadata` are for the caller's own
-    use.
+    Commands run in `working_dir`; an empty text means the session's directory. `session_id` is the
+    session, "main" by default. `timeout` is in seconds; infinity means no timeout.
+    `max_output_size` is in characters. `agent_id` and `metadata` are for the caller's own use.
     """
 
     working_dir: str

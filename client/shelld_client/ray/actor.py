@@ -1,7 +1,7 @@
 """Runs one daemon in an actor, and passes its streams on.
 
-Owns the daemon from `start` to `close`, or to the end of the actor's process. The daemon notices
-the end of this process, because its input ends. Never decodes the messages. Does not use Ray.
+Owns the daemon from `start` until `close` is called or the actor's process ends. If this process
+ends, the daemon's input ends, so the daemon notices. Never decodes the messages. Does not use Ray.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class DaemonActor:
     """Runs one daemon. Only one call of `take` and one call of `feed` may run at a time."""
 
     async def start(self, args: Sequence[str]) -> ShellError | None:
-        """Start the daemon. Return the error if the start fails."""
+        """Start the daemon. If the start fails, return the error."""
         try:
             self._child = Child(daemon_command(None, args), env=None, cwd=None)
         except ShellError as error:
@@ -49,7 +49,7 @@ class DaemonActor:
 
     async def _watch(self) -> None:
         await self._transport.has_ended(math.inf)
-        # Other processes may hold the pipe open, so do not wait for its end.
+        # Other processes may hold the pipe open, so do not wait for end of file.
         self._has_ended = True
         anyio.notify_closing(self._child.stdout)
 
@@ -93,6 +93,6 @@ class DaemonActor:
         return b"".join(parts)
 
     async def close(self) -> None:
-        """End the daemon, with all its commands, within seconds."""
+        """End the daemon and all its commands within seconds."""
         await self._transport.close(patiently=True)
         await self._background.stop()

@@ -44,7 +44,7 @@ class Needs(NamedTuple):
 class Actor:
     """Represents a daemon in an actor.
 
-    Nobody restarts the actor, because its sessions are lost with it.
+    If the actor dies, nobody restarts it, because its sessions are lost.
     """
 
     def __init__(self, needs: Needs) -> None:
@@ -95,7 +95,7 @@ class Actor:
 
 
 def connect() -> None:
-    """Start Ray, or join the cluster of the environment, unless this process has done so.
+    """Start Ray, or join the cluster that the environment names, unless already done.
 
     This may block. Raises `SpawnFailed`.
     """
@@ -107,7 +107,7 @@ def connect() -> None:
 
 
 def room(needs: Needs) -> int:
-    """Return how many more actors with these needs the cluster can start now. This may block."""
+    """Return how many more actors with these needs the cluster has room for. This may block."""
     try:
         available: Mapping[str, float] = _ray.available_resources()
         nodes = sum(1 for node in _ray.nodes() if node["Alive"])

@@ -4,7 +4,7 @@ Owns the calls that have no answer yet. Invariant: each call gets an answer or a
 `fail` each call gets an error at once.
 
 At most one call of `Actor.feed` and one call of `Actor.take` are under way at any time. So messages
-keep their order, and all messages that arrive meanwhile share the next call.
+keep their order, and messages that arrive during a call share the next one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ T = TypeVar("T")
 # A function that makes the error for a call of a session, or for a call without a session (None).
 Failure: TypeAlias = Callable[[str | None], ShellError]
 
-# How long the end of a daemon may take before its actor is killed.
+# How long a daemon may take to end before its actor is killed.
 CLOSE_TIMEOUT_S: Final = 15.0
 
 
@@ -50,7 +50,7 @@ class _Pending:
 
 
 class _Mailbox(AsyncMailbox):
-    """Calls `on_settled` once, when the request is answered or given up."""
+    """Calls `on_settled` once, when the request is answered or nobody waits for the answer."""
 
     def __init__(self, session: str | None, on_settled: Callable[[], None]) -> None:
         super().__init__()
@@ -119,7 +119,7 @@ class Link:
         return call.decode(answer)
 
     async def finish(self, call: Call[T], session: str | None) -> T:
-        """Do what `request` does, even if the caller is cancelled.
+        """Like `request`, but finishes even if the caller is cancelled.
 
         Raises TimeoutError after `FINISH_TIMEOUT_S`.
         """
@@ -130,7 +130,10 @@ class Link:
     def begin(
         self, call: Call[Any], session: str | None, on_settled: Callable[[], None]
     ) -> AsyncOngoing:
-        """Send a call. `on_settled` is called once, when the call is answered or given up."""
+        """Send a call.
+
+        `on_settled` is called once, when the call is answered or nobody waits for the answer.
+        """
         return AsyncOngoing(
             self._connection,
             self._send,
@@ -141,7 +144,7 @@ class Link:
         )
 
     def _check_taker(self) -> None:
-        """Raise an error on another event loop, where nothing would wake the caller."""
+        """On another event loop, nothing would wake the caller, so raise an error there."""
         if asyncio.get_running_loop() is not self._event_loop:
             raise RuntimeError("the pool was entered on another event loop")
 

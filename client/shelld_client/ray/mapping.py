@@ -1,7 +1,7 @@
 """Yields the results of many commands, in the order of the commands. Does not use Ray.
 
-Owns the tasks that run commands, until each task has given its result or the iteration ends.
-Invariant: the number of commands that run, and of results that nobody has taken yet, is bounded.
+Owns each task that runs a command until its result is taken or the iteration ends. Invariant: the
+number of running commands and of results that were not taken yet is bounded.
 """
 
 from __future__ import annotations
@@ -28,9 +28,8 @@ R = TypeVar("R")
 
 Run: TypeAlias = Callable[[str], Coroutine[Any, Any, BashResult]]
 
-# The limit on how far new commands may get ahead of the oldest running command. The limit is this
-# factor times the number of commands that run at once. So a slow command does not stop the other
-# commands.
+# New commands may get ahead of the oldest running command by this factor times the number of
+# commands that run at once. So a slow command does not stop the other commands.
 _AHEAD: Final = 4
 
 
@@ -38,8 +37,8 @@ class Results(Generic[R]):
     """Iterate over the object with ``async for``, or ``await`` it for a list.
 
     Results come in the order of the commands. Each result comes as soon as all results before it
-    have come. If the caller leaves the iteration, the commands that have begun are cancelled, and
-    no more commands begin.
+    have come. If the caller leaves the iteration, the running commands are cancelled, and no more
+    commands begin.
     """
 
     def __init__(
@@ -86,7 +85,7 @@ class Results(Generic[R]):
 
 
 class _Window:
-    """Holds the commands that have begun, and whose results were not taken."""
+    """Holds the commands that have begun and whose results were not taken yet."""
 
     def __init__(
         self, run: Run, commands: Iterator[str], at_once: Callable[[], int], bar: Any
@@ -98,8 +97,8 @@ class _Window:
         self._tasks = collections.deque[asyncio.Task[BashResult]]()
         self._running = 0
         self._is_exhausted = False
-        # The exception that the caller's iterable has raised. It comes after the results of the
-        # commands before it.
+        # The exception that the caller's iterable has raised. The caller gets it after the results
+        # of the earlier commands.
         self._error: Exception | None = None
 
     async def next(self) -> asyncio.Task[BashResult] | None:

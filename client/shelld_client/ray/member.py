@@ -1,6 +1,6 @@
-"""Represents one daemon of a pool, from the request for its actor to its end.
+"""Represents one daemon of a pool, from the request for its actor until the daemon has ended.
 
-Owns the actor, the link to the actor, and the load of the daemon, by which the pool chooses a
+Owns the actor, the link to the actor, and the daemon's load. The pool uses the load to choose a
 daemon. Invariant: once the daemon is lost or closed, every call of its sessions fails at once. The
 calls of other daemons go on.
 """
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 def takes_a_slot(call: Call[Any]) -> bool:
-    """Return whether a call runs a command in the foreground, so that it counts as load."""
+    """Return whether a call runs a command in the foreground; such a call counts as load."""
     params = call.params
     return call.method == "bash" and not (params.get("run_in_background") or params.get("dry_run"))
 
@@ -50,9 +50,9 @@ class Member:
         # The number of foreground commands that run, or wait because `max_in_flight` commands run
         # already.
         self.commands = 0
-        # Whether all calls fail, because the daemon is lost or ends.
+        # Whether all calls fail, because the daemon is lost or is ending.
         self.is_gone = False
-        # Whether the daemon takes no new sessions, and ends with its last session.
+        # Whether the daemon takes no new sessions, and will end when its last session is closed.
         self.is_draining = False
         # Set when the actor has ended.
         self.ended = asyncio.Event()
@@ -113,7 +113,7 @@ class Member:
         return await self._link.finish(call, session)
 
     async def begin(self, call: Call[Any], session: str | None) -> AsyncOngoing:
-        """Send a call whose events and answer are taken one by one."""
+        """Send a call; the caller takes its events and its answer one by one."""
         if not takes_a_slot(call):
             return self._link.begin(call, session, lambda: None)
         await self._take_slot()
@@ -143,7 +143,7 @@ class Member:
 
 
 def closed(_session: str | None) -> ShellError:
-    """Make the error for the calls of a pool that is closed."""
+    """Make the error for calls after the pool was closed."""
     return DaemonExited("the pool is closed")
 
 

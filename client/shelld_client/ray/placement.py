@@ -1,8 +1,8 @@
 """Decides and records which session is on which daemon of a pool.
 
-Owns the place of each session, from the session's first call until the session is forgotten. Does
-not start or end daemons. Invariant: a session is on one daemon, and never moves, not even when the
-daemon is lost.
+Owns the choice of a daemon for each session, from the session's first call until the session is
+forgotten. Does not start or end daemons. Invariant: a session is on one daemon, and never moves,
+not even when the daemon is lost.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ class Placement:
         self.closed = "the pool was not entered"
 
     def add(self, member: Member) -> None:
-        """Let a daemon take new sessions."""
+        """From now on, the daemon takes new sessions."""
         self.members.append(member)
         self._wake()
 
     def remove(self, member: Member) -> None:
-        """Give no more new sessions to a daemon. Its present sessions stay."""
+        """From now on, give no new sessions to the daemon. Its present sessions stay."""
         if member in self.members:
             self.members.remove(member)
 
@@ -86,7 +86,7 @@ class Placement:
         """Return the home of a session. If the session is new, choose a daemon."""
         if session not in self._homes:
             member = await self._member(_sessions_first)
-            # Another call may have chosen the daemon meanwhile.
+            # While this call waited, another call may have chosen the daemon.
             if session not in self._homes:
                 self._homes[session] = _Home(member)
                 member.sessions.add(session)
@@ -134,7 +134,7 @@ class Placement:
         return home
 
     def forget(self, session: str) -> None:
-        """Forget the daemon of a session that has ended, unless one of its calls is under way."""
+        """Forget the daemon of an ended session, unless a call of the session is under way."""
         home = self._homes.get(session)
         if home is not None and not home.calls:
             del self._homes[session]

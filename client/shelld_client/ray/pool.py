@@ -1,9 +1,9 @@
 """Provides `Pool`, which runs commands on daemons in the actors of a Ray cluster.
 
-Owns its daemons, from the request for an actor to its end, and the tasks that start and end them.
-Invariants: a daemon is in `_members` from the moment when Ray is asked for its actor; every wait
-for room in the cluster is bounded, or in the background; a lost daemon is replaced, and only its
-own sessions are lost.
+Owns its daemons, from the request for each actor until the actor has ended, and the tasks that
+start and end them. Invariants: a daemon is in `_members` as soon as Ray is asked for its actor;
+each wait for room in the cluster is bounded, or happens in the background; a lost daemon is
+replaced, and only its own sessions are lost.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ class Pool:
     their turn. `actor_options` are further options of Ray's actors, such as `scheduling_strategy`
     and `runtime_env`.
 
-    Entering joins the cluster of the process, or starts Ray. Entering raises `ResourceExhausted` if
-    the cluster has no room within `start_timeout` seconds. When the block or the process ends, all
-    daemons end with all their commands.
+    Entering joins the cluster to which the process is connected, or starts Ray. Entering raises
+    `ResourceExhausted` if the cluster has no room within `start_timeout` seconds. When the block or
+    the process ends, all daemons end with all their commands.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Pool:
         self._max_in_flight = max_in_flight
         self._start_timeout = start_timeout
         self._placement = Placement(room_timeout=start_timeout, on_idle=self._on_idle)
-        # All daemons whose actors have not ended. They start, serve or drain.
+        # All daemons whose actors have not ended: they are starting, serving or draining.
         self._members = set[Member]()
         self._replacements = set[asyncio.Task[None]]()
         # The tasks that end daemons.
@@ -134,7 +134,7 @@ class Pool:
                     self._end(member, closed)
                 await asyncio.gather(*self._replacements, *self._endings, return_exceptions=True)
         finally:
-            # asyncio's `Task.cancel` interrupts the block despite the shield.
+            # Despite the shield, asyncio's `Task.cancel` interrupts the block.
             for member in self._members:
                 member.kill()
 
@@ -220,9 +220,9 @@ class Pool:
         the order of the commands. The pool takes the next command from the iterable when the
         daemons can run another one.
 
-        A command that raises an error ends the iteration with this error, and cancels the commands
-        that run. With `return_exceptions`, the error is the result of this command, and the
-        iteration goes on. `progress` shows a progress bar of tqdm.
+        If a command raises an error, the iteration ends with this error, and the running commands
+        are cancelled. With `return_exceptions`, the caller gets the error in place of the command's
+        result, and the iteration goes on. `progress` shows a progress bar of tqdm.
         """
         if isinstance(commands, str):
             raise TypeError("map needs several commands, not one text")
@@ -247,10 +247,10 @@ class Pool:
         there is no room, the pool keeps its size, and the call raises `ResourceExhausted`.
 
         A smaller pool drains the daemons with the fewest sessions. These daemons take no new
-        sessions. Each ends when its last session is closed and its last command has ended. After
-        `timeout` seconds (None: never), the pool ends the draining daemons that still run, and
-        their sessions are lost. With size 0, all daemons end; the pool then refuses new sessions,
-        until it is resized again.
+        sessions. Each of them ends when its last session is closed and its last command has ended.
+        After `timeout` seconds (None: never), the pool ends the draining daemons that still run,
+        and their sessions are lost. With size 0, all daemons end; the pool then refuses new
+        sessions, until it is resized again.
         """
         _check_count("size", size, least=0)
         async with self._resizing:
@@ -274,10 +274,10 @@ class Pool:
             await member.ended.wait()
 
     def _drain(self, count: int) -> list[Member]:
-        """Choose `count` daemons that take no more sessions.
+        """Choose `count` daemons that are to end.
 
-        First choose daemons that would replace lost ones, and cancel their start. Return the other
-        chosen daemons. Each of them ends once it is idle.
+        First choose replacements for lost daemons that are still starting, and cancel their start.
+        Return the other chosen daemons, which take no more sessions and end once they are idle.
         """
         for task in list(self._replacements)[: max(0, count)]:
             task.cancel()
@@ -298,7 +298,7 @@ class Pool:
             self._end(member, _REMOVED)
 
     def _end(self, member: Member, failure: Failure) -> None:
-        """Make the calls of a daemon fail, and end it in the background, unless it already ends."""
+        """Make the calls of a daemon fail, and end it in the background, unless it is ending."""
         self._placement.remove(member)
         if not member.is_gone:
             member.end_calls(failure)
@@ -320,8 +320,8 @@ class Pool:
     # -- starting ----------------------------------------------------------------------------
 
     async def _start(self, count: int, timeout: float | None) -> None:
-        """Start `count` daemons. If one daemon fails to start, end all `count` daemons. Raises
-        `ShellError`.
+        """Start `count` daemons. Start `count` daemons. If one of them fails to start, end all of
+        them. Raises `ShellError`.
         """
         members = list[Member]()
         tasks = list[asyncio.Task[None]]()
@@ -366,7 +366,7 @@ class Pool:
             self._keep(self._replacements, self._replace())
 
     async def _replace(self) -> None:
-        """Start one daemon in place of a lost one, however long it takes."""
+        """Start a replacement for a lost daemon, however long it takes."""
         pause = FIRST_PAUSE_S
         while True:
             try:

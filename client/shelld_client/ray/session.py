@@ -73,10 +73,12 @@ def _name(params: dict[str, Any], member: str, session: str) -> None:
 
 
 class Session(AsyncMethods):
-    """A session of a pool; see `Pool.session`. Every call is in this session, and need not name it.
+    """A session of a pool; see `Pool.session`.
 
-    The first call decides on which daemon the session is. Once this daemon is gone, calls raise
-    `SessionLost`, until `close_session`. With ``async with``, the end of the block closes the
+    Every call belongs to this session, and need not name it.
+
+    The first call decides which daemon has the session. If this daemon is lost, calls raise
+    `SessionLost` until `close_session` is called. With ``async with``, leaving the block closes the
     session. `server_info`, `list_targets` and similar methods are about the session's daemon, which
     other sessions also use.
     """
@@ -121,22 +123,22 @@ class Session(AsyncMethods):
         target: str | None = None,
         sandbox: SandboxPolicy | None = None,
     ) -> ConfigureSessionResult:
-        """Do what `AsyncClient.configure_session` does, for this session."""
+        """Like `AsyncClient.configure_session`, for this session."""
         return await super().configure_session(
             session, env=env, limits=limits, target=target, sandbox=sandbox
         )
 
     async def list_sessions(self) -> list[SessionInfo]:
-        """Return this session, if it exists."""
+        """Return a list with this session, or an empty list if it does not exist."""
         return [each for each in await super().list_sessions() if each.session == self.name]
 
     async def close_session(
         self, session: str = DEFAULT_SESSION, *, target: str | None = None
     ) -> CloseSessionResult:
-        """End this session and all its processes, and forget on which daemon the session was.
+        """End this session and all its processes, and forget which daemon had it.
 
-        The next call may start the session on another daemon. If the session is lost, only forget
-        its daemon.
+        The next call may start the session on another daemon. If the session's daemon is lost, only
+        forget this daemon.
         """
         try:
             result = await super().close_session(session, target=target)

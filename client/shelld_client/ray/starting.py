@@ -1,4 +1,4 @@
-"""Waits until daemons have started, and logs what they wait for. Has no state."""
+"""Waits until daemons have started, and logs what the start is waiting for. Has no state."""
 
 from __future__ import annotations
 
