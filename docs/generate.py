@@ -58,8 +58,8 @@ OPTIONS = """\
 Generated from the command line's parser, which `shelld --help` shows, too. A SIZE is a number of
 bytes, or of KiB, MiB or GiB with `K`, `M` or `G` behind it: `--retain-bytes 64M`.
 
-An option can also come from a variable or from a file; the command line wins over variables, and
-variables win over the file. [The command line](command-line.md#options-from-variables-and-a-file)
+An option can also come from a variable or from a file; the command line overrides variables, and
+variables override the file. [The command line](command-line.md#options-from-variables-and-a-file)
 has examples.
 
 | option | |

@@ -13,7 +13,7 @@ class Figure(NamedTuple):
 
 
 COMMAND_FIGURES = {
-    "start": Figure("start, to the first answer", "ms"),
+    "start": Figure("time from the start to the first answer", "ms"),
     "memory": Figure("memory at rest", "MB"),
     "ping": Figure("ping", "ms"),
     "apart": Figure("`true`, 10 ms apart", "ms"),

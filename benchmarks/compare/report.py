@@ -93,7 +93,7 @@ NOTES = {
         "sure that nothing of the command is left. If no runner is idle, one has to be forked "
         "first."
     ),
-    "thousand": "as for 50, a thousand times.",
+    "thousand": "the same reason as for 50 commands.",
     "output_100": "both keep only a part of the output, and the time is that of `cat`.",
     "output_1000": "as for 100 MB.",
     "output_100_memory": (
@@ -180,8 +180,8 @@ def _page(results: Results) -> str:
             if cell.why is not None:
                 whys.setdefault(cell.why, []).append(name)
         if whys:
-            text = "; ".join(f"{', '.join(names)}: {why}" for why, names in whys.items())
-            lines.append(f"- {FIGURES[figure].title}: {text.removesuffix('.')}.")
+            lines.append(f"- {FIGURES[figure].title}:")
+            lines += [f"  - {', '.join(names)}: {why}" for why, names in whys.items()]
     lines += ["", "## Where shelld is not ahead", ""]
     for figure in results.rows:
         if others := ahead_of(results, figure, OURS):

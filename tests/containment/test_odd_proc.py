@@ -229,7 +229,7 @@ def refusal(prefix: list[str]) -> str:
 
 def test_the_daemon_refuses_to_start_without_proc() -> None:
     prefix = run_after("mount -t tmpfs none /proc")
-    sentence = "shelld: /proc must be mounted, and be that of this PID namespace\n"
+    sentence = "shelld: the /proc of this PID namespace must be mounted\n"
     assert refusal(prefix) == sentence
 
 
@@ -237,7 +237,7 @@ def test_the_daemon_refuses_proc_of_another_namespace() -> None:
     prefix = ["unshare", "-m", "--pid", "--fork"]
     if subprocess.run([*prefix, "true"], capture_output=True, check=False).returncode:
         pytest.skip("needs a PID namespace")
-    sentence = "shelld: /proc must be mounted, and be that of this PID namespace\n"
+    sentence = "shelld: the /proc of this PID namespace must be mounted\n"
     assert refusal(prefix) == sentence
 
 

@@ -126,8 +126,8 @@ def _parser() -> argparse.ArgumentParser:
         "--linger",
         type=integer_type(0, 2**31 - 1),
         metavar="SECONDS",
-        help="end the daemon after this time without a client, in seconds "
-        f"(default: {DEFAULT_LINGER_S}, or the current value of a daemon that runs)",
+        help="end the daemon after so many seconds without a client "
+        f"(default: {DEFAULT_LINGER_S}, or the running daemon's current value)",
     )
     parser.add_argument(
         "--steal", action="store_true", help="take the daemon from a client that is attached"

@@ -252,7 +252,7 @@ def _environment() -> list[Diagnosis]:
 
 def _logout() -> list[Diagnosis]:
     if reason := why_a_logout_kills():
-        return [Diagnosis("logout", "note", reason, "a daemon of shelld attach ends with it")]
+        return [Diagnosis("logout", "note", reason, "a daemon of shelld attach ends at logout")]
     return []
 
 
@@ -297,7 +297,7 @@ async def _prompts(daemon: LocalDaemon) -> Diagnosis:
         await kill_shell(daemon.context, KillShellParams(started.bash_id, grace=0))
     if prompt is not None and prompt.certainty == "proved":
         return Diagnosis("prompts", "ok", "the kernel tells which program waits for input")
-    meaning = "a prompt is likely at best, and on_prompt does nothing"
+    meaning = "prompts can only be guessed, and on_prompt has no effect"
     return Diagnosis("prompts", "note", "the kernel hides which program waits for input", meaning)
 
 

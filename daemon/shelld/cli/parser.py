@@ -122,7 +122,7 @@ def _check_targets(
 ) -> None:
     names = [name for name, _ in targets]
     if again := next((name for name in names if names.count(name) > 1), None):
-        parser.error(f"argument --target: there are two targets {again}")
+        parser.error(f"argument --target: target {again} is given twice")
     if len(names) > MAX_TARGETS:
         parser.error(f"argument --target: at most {MAX_TARGETS} targets")
 

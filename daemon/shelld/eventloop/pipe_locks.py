@@ -245,7 +245,7 @@ class PipeWatch:
             with contextlib.suppress(OSError):
                 self._look()
         except Exception:
-            faults.report("the watch for pipes that are held")
+            faults.report("the check for locked pipes")
 
     def _look(self) -> None:
         call = self._sleeping_in()

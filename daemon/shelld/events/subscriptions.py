@@ -107,7 +107,9 @@ class Subscriptions:
         """Return a subscription. Raises `RpcError` (invalid_params)."""
         found = self._all.get(name)
         if found is None or self._has_expired(found):
-            raise invalid_params("Invalid value for subscription: there is none", "subscription")
+            raise invalid_params(
+                "Invalid value for subscription: it does not exist", "subscription"
+            )
         return found
 
     def find(self, key: str) -> Subscription | None:

@@ -189,7 +189,7 @@ def _length(headers: list[Header]) -> int | Literal["chunked"] | None:
         return int(value)
     if len(found) == 1 and name == b"transfer-encoding" and value.lower() == b"chunked":
         return "chunked"
-    raise RefusedError(400, "The headers give no clear length of the body")
+    raise RefusedError(400, "The headers do not say clearly how long the body is")
 
 
 def _passed_on(headers: list[Header], *, is_response: bool = False) -> list[Header]:

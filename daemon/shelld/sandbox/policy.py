@@ -181,7 +181,7 @@ def tightened(
         if not set(sockets) <= set(policy.unix_sockets):
             raise looser("unix_sockets")
     if given.engine not in (None, "auto", policy.engine) and policy.engine != "auto":
-        raise invalid("engine", f"differs from that of the session: {policy.engine}")
+        raise invalid("engine", f"differs from the session's value: {policy.engine}")
     tight = ResolvedPolicy(
         policy.directory,
         mode,

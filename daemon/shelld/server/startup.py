@@ -74,7 +74,7 @@ def require_proc() -> None:
     session's state cannot pass through /proc/self/fd.
     """
     if sys.platform == "linux" and not proc_is_usable():
-        raise StartupError("/proc must be mounted, and be that of this PID namespace")
+        raise StartupError("the /proc of this PID namespace must be mounted")
 
 
 def _claim() -> tuple[int, int]:

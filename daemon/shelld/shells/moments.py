@@ -36,7 +36,7 @@ class Moments:
         try:
             self._listen(moment)
         except Exception:
-            faults.report(f"what follows on {moment.name} of a shell")
+            faults.report(f"the handler of {moment.name} of a shell")
 
     def is_told(self, moment: Moment) -> bool:
         return self._told >= moment

@@ -185,7 +185,7 @@ class Runtime:
             return await self.spares.take(session, request)
         except Exception:
             # Without a spare shell, the command gets a new bash.
-            faults.report("the choice of a spare shell")
+            faults.report("choosing a spare shell")
             return None
 
     async def runner_info(self) -> RunnerInfo | None:
@@ -436,7 +436,7 @@ class Runtime:
             prepare(*args)
         except Exception:
             # Without a spare shell, the next command starts a new bash.
-            faults.report("the start of a spare shell")
+            faults.report("starting a spare shell")
 
 
 def _processors() -> int:

@@ -99,7 +99,7 @@ class Targets:
         if (problem := problem_with_argv(argv)) is not None:
             raise invalid_params(f"Invalid value for argv: {problem}", "argv")
         if name in self._targets:
-            raise invalid_params(f"Invalid value for name: there is a target {name}", "name")
+            raise invalid_params(f"Invalid value for name: target {name} exists already", "name")
         if len(self._targets) >= MAX_TARGETS:
             raise resource_exhausted("targets", f"There are {MAX_TARGETS} targets already")
         self._targets[name] = Target(name, argv, bootstrap=bootstrap)
