@@ -15,14 +15,18 @@ from shelld.methods.guard import admit
 from shelld.methods.sessions import get_session
 from shelld.output.retention import ShellOutput
 from shelld.process.options import Options
+from shelld.sandbox.policy import resolved
 from shelld.sessions import session as session_module
 from shelld.sessions.session import LeftState
 from shelld.sessions.state import OptionNames
 from shelld.shells.manager import Manager
+from shelld.shells.options import ManagerOptions
 from shelld.shells.shell import Shell
 from shelld_protocol.errors import RpcError, resource_exhausted
+from shelld_protocol.sandboxes import SandboxPolicy
 from shelld_protocol.session_methods import GetSessionParams
 from shelld_protocol.shell_methods import BashParams, BashResult
+from shelld_protocol.structs import NO_LIMITS
 from support import DEADLINE_S
 
 
@@ -77,6 +81,33 @@ async def test_command_is_judged_again_if_its_session_has_changed(
         assert isinstance(answer, BashResult)
         assert count == judgements
         assert answer.stdout.strip() == str(min(changes, judgements) or "")
+
+
+async def test_call_cannot_loosen_the_sandbox_of_a_session_configured_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("shelld.shells.manager._TURNS_TO_RELEASE", 1_000_000)
+    refused = list[RpcError]()
+
+    async def run(context: RequestContext, params: BashParams) -> None:
+        with pytest.raises(RpcError) as caught:
+            await bash(context, params)
+        refused.append(caught.value)
+
+    async with Manager(ManagerOptions(max_shells=1)) as manager:
+        context = RequestContext(Daemon(Options(guard="off"), manager))
+        await bash(context, BashParams("sleep 300", run_in_background=True))
+        loose = SandboxPolicy(mode="workspace", network="full")
+        async with anyio.create_task_group() as tasks:
+            # The command waits for the end of the other one.
+            tasks.start_soon(run, context, BashParams("true", session="s", sandbox=loose))
+            await anyio.lowlevel.checkpoint()
+            policy = resolved(SandboxPolicy(mode="read-only"), "/", "auto")
+            manager.sessions.configure("s", manager.sessions.rules, NO_LIMITS, policy)
+            assert not refused
+            await manager.kill_all(0)
+    (error,) = refused
+    assert error.data["parameter"] == "sandbox.network"
 
 
 async def test_command_sent_at_the_end_of_another_starts_in_its_state(

@@ -96,7 +96,7 @@ async def run_for_answer(
     manager, is_judged = context.daemon.manager, context.daemon.options.guard != "off"
     for count in itertools.count(1):
         admitted = await _admitted(context, params)
-        if not is_judged or count == MAX_JUDGEMENTS:
+        if not is_judged or count >= MAX_JUDGEMENTS:
             admitted = admitted._replace(judged_state=None)
         request = start_request(context, params, admitted, timeout_ms)
         with suppress(StateChangedError), notifying(context, params) as begin_events:

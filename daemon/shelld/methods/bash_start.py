@@ -96,6 +96,7 @@ def start_request(
         verdict=verdict.verdict,
         warning=verdict.reason if verdict.verdict == "block" else None,
         sandbox=sandbox,
+        session_sandbox=context.daemon.manager.sessions.look_at(params.session).sandbox,
         judged_state=admitted.judged_state,
     )
 

@@ -75,8 +75,9 @@ class StartRequest(Struct, frozen=True):
     terminal. With `open_stdin`, more input may follow `stdin`; a terminal implies `open_stdin`.
     `typed` describes the unfinished line at the end of `stdin`. With `merge`, both output streams
     share one pipe. If `sandbox` is None, the command runs in the sandbox of its session, if the
-    session has a sandbox. If `judged_state` is given, the command starts only if this is still the
-    session's state.
+    session has a sandbox. Otherwise `sandbox` tightens `session_sandbox`, and the command starts
+    only if this is still the session's sandbox. If `judged_state` is given, the command starts only
+    if this is still the session's state.
     """
 
     command: str
@@ -95,11 +96,14 @@ class StartRequest(Struct, frozen=True):
     warning: str | None = None
     merge: bool = False
     sandbox: SandboxKey | None = None
+    session_sandbox: SandboxKey | None = None
     judged_state: ShellState | None = None
 
 
 class StateChangedError(Exception):
-    """The session no longer has the state in which the guard has judged a command."""
+    """The session no longer has the state in which the guard has judged a command, or no longer has
+    the sandbox that the command tightens.
+    """
 
 
 class Launch:

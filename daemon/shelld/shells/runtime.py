@@ -156,7 +156,7 @@ class Runtime:
 
         Waits while `MAX_STARTING` other commands are starting. Raises OSError, and `RpcError`
         (shutting_down, spawn_failed, unavailable, resource_exhausted). Raises StateChangedError if
-        the session no longer has `request.judged_state`.
+        the session no longer has `request.judged_state`, or the sandbox that the request tightens.
         """
         # Check before a spare shell is taken, because a later failure would waste the spare shell.
         # Also check before a closed session is created again, because the guard may refuse the
@@ -282,13 +282,18 @@ class Runtime:
     def _check(self, session: Session, request: StartRequest) -> None:
         """Raise `RpcError` if the manager or the session was closed while the start waited.
 
-        Raises StateChangedError if the session no longer has `request.judged_state`.
+        Raises StateChangedError if the session no longer has `request.judged_state`, or the sandbox
+        that the request tightens.
         """
         if not self._is_open:
             raise shutting_down()
         if not self.sessions.is_current(session):
             raise session_closed()
         if request.judged_state not in (None, session.state):
+            raise StateChangedError
+        if request.sandbox is not None and request.session_sandbox != session.sandbox:
+            # The session was closed and configured again. In the sandbox of the request, the
+            # command could do more than the session now allows.
             raise StateChangedError
 
     def _start_spare(self, session: Session) -> Spare:
