@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from support import RawDaemon, is_alive, wait_for
+from support import Gate, RawDaemon, is_alive, stopped, wait_for
 
 ANSWERED = [("$/cancelRequest", "id"), ("$/cancel_request", "requestId")]
 
@@ -144,3 +145,28 @@ def test_cancelled_batch_member_spares_others(daemon: RawDaemon) -> None:
     assert [answer["id"] for answer in answers] == ["a", "c"]
     assert answers[0]["error"]["code"] == -32800
     assert answers[1]["result"]["stdout"] == "c\n"
+
+
+@pytest.mark.parametrize("tool", [False, True])
+def test_cancelled_read_takes_no_output(
+    new_daemon: RawDaemon, tmp_path: Path, *, tool: bool
+) -> None:
+    for number in range(10):
+        gate, written = Gate(tmp_path / f"gate{number}"), tmp_path / f"written{number}"
+        command = f"{gate.wait}; echo out; touch {written}; sleep 300"
+        bash_id = new_daemon.background(command)
+        params = {"bash_id": bash_id, "wait": 60_000}
+        if tool:
+            read = new_daemon.request("call_tool", {"name": "BashOutput", "arguments": params})
+        else:
+            read = new_daemon.request("bash_output", params)
+        # The requests before this one wait by now.
+        new_daemon.call("ping")
+        with stopped(new_daemon.pid):
+            # The daemon learns of the cancellation and of the output at the same time.
+            gate.open()
+            wait_for(written.exists)
+            new_daemon.notify("notifications/cancelled", {"requestId": read})
+        # The cancelled read is over by now.
+        assert new_daemon.call("ping") == {}
+        assert new_daemon.call("bash_output", params)["stdout"] == "out\n"

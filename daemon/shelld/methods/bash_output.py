@@ -129,7 +129,7 @@ async def wait_and_read(
     Until the next await of the caller, the output matches the state of the shell. If the shell has
     ended, all of its output is returned, or `more` is true.
 
-    `context` belongs to a request whose answer may be large.
+    `context` belongs to a request whose answer may be large, or which may be cancelled.
     """
     give_up_at = anyio.current_time() + params.wait / 1000
     until_output = params.until == "output"
@@ -151,6 +151,10 @@ async def wait_and_read(
             # If the daemon was busy or suspended, output may have come in time, but not been read.
             shell.catch_up()
         had_ended, reads = await _peek_in_turn(shell, readers, context)
+        if context is not None and context.is_over:
+            # The request was cancelled at the moment of the read. Let the cancellation end this
+            # task, so that the output stays for another reader.
+            await checkpoint()
         ended_meanwhile = shell.has_ended and not had_ended
         if ended_meanwhile or any(reader.was_overtaken for reader in readers.values()):
             # Read again. An answer that reports the end must have all output of bash. If the shell

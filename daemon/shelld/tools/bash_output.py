@@ -136,7 +136,7 @@ async def news(
     """Wait as `read_params` say. Return the new output in at most `limit` characters."""
     readers = excerpt_readers(shell, limit)
     with request.daemon.manager.reading(shell):
-        reads, reached = await wait_then_read(shell, read_params, readers, prepared)
+        reads, reached = await wait_then_read(shell, read_params, readers, prepared, request)
     is_cut = any(reader.is_cut for reader in readers.values())
     result = result_of(shell, reads, reached)
     lines = [*dropped_notice(reads), *wait_lines(read_params, result)]

@@ -130,7 +130,7 @@ class BashInputTool(_TerminalTool):
             before = shell.output.written
             written = await write(request, shell, write_params)
             await _wait_until_quiet(shell, before, wait_s)
-            reads = await wait_and_read(shell, BashOutputParams(shell.id), readers)
+            reads = await wait_and_read(shell, BashOutputParams(shell.id), readers, request)
         lines = dropped_notice(reads)
         pending = 0 if shell.input is None else shell.input.pending_bytes
         if pending:
