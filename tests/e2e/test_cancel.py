@@ -170,3 +170,21 @@ def test_cancelled_read_takes_no_output(
         # The cancelled read is over by now.
         assert new_daemon.call("ping") == {}
         assert new_daemon.call("bash_output", params)["stdout"] == "out\n"
+
+
+def test_cancelled_repeat_takes_no_output(new_daemon: RawDaemon, tmp_path: Path) -> None:
+    for number in range(10):
+        gate, written = Gate(tmp_path / f"gate{number}"), tmp_path / f"written{number}"
+        command = f"{gate.wait}; echo out; touch {written}"
+        params = {"command": command, "idempotency_key": f"key {number}"}
+        bash_id = new_daemon.bash(**params, run_in_background=True)["bash_id"]
+        repeat = new_daemon.request("bash", params)
+        new_daemon.call("ping")
+        (bash,) = (each for each in new_daemon.call("list_shells")["shells"] if each["isRunning"])
+        with stopped(new_daemon.pid):
+            # The daemon learns of the cancellation and of the end at the same time.
+            gate.open()
+            wait_for(lambda pid=bash["pid"]: not is_alive(pid))
+            new_daemon.notify("notifications/cancelled", {"requestId": repeat})
+        wait = {"bash_id": bash_id, "until": "exit", "wait": 60_000}
+        assert new_daemon.call("bash_output", wait)["stdout"] == "out\n"

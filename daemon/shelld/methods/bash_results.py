@@ -6,6 +6,7 @@ The output in a result counts as read. No function here waits for the command.
 from __future__ import annotations
 
 import msgspec
+from anyio.lowlevel import checkpoint
 
 from shelld.methods.context import RequestContext
 from shelld.output.head import Head, read_head
@@ -58,14 +59,18 @@ async def _foreground_result(
     final, strip = shell.output_is_complete, params.strip_ansi
 
     async def head(stream: OutputStream) -> Head:
-        head = await read_head(stream.store, MAX_RESULT_BYTES, strip=strip, final=final)
-        # The output in the answer counts as read, so ``bash_output`` continues after this output.
-        stream.read_position = max(stream.read_position, head.end)
-        return head
+        if not stream.store.written:
+            return Head("", 0, is_cut=False)
+        return await read_head(stream.store, MAX_RESULT_BYTES, strip=strip, final=final)
 
-    nothing = Head("", 0, is_cut=False)
-    stdout = await head(shell.stdout) if shell.stdout.store.written else nothing
-    stderr = await head(shell.stderr) if shell.stderr.store.written else nothing
+    stdout, stderr = await head(shell.stdout), await head(shell.stderr)
+    if context.is_over:
+        # The request was cancelled at the moment at which the answer became possible. Let the
+        # cancellation end this task, so that the output stays unread.
+        await checkpoint()
+    # The output in the answer counts as read, so ``bash_output`` continues after this output.
+    for stream, read in ((shell.stdout, stdout), (shell.stderr, stderr)):
+        stream.read_position = max(stream.read_position, read.end)
     session_cwd: str | None = None
     if shell.session is not None:
         session_cwd = shown(context.daemon.manager.sessions.look_at(shell.session).resolve(None))
