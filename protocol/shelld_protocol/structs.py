@@ -91,6 +91,7 @@ class Unkept(enum.StrEnum):
         "the system has no /proc, or a limit on the size of files forbids it",
     )
     SANDBOX = ("sandbox", "the sandbox of the call was tighter than that of the session")
+    BACKGROUND = ("background", "the command had moved to the background before it ended")
 
     def __new__(cls, reason: str, text: str) -> Unkept:
         member = str.__new__(cls, reason)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from support import Gate, Json, RawDaemon, raw_daemon, wait_for
+from support import Gate, Json, RawDaemon, raw_daemon, stopped, wait_for
 
 ASKS = "echo start; read -rp 'Name? ' name; echo \"hello $name\""
 
@@ -42,6 +42,22 @@ def test_foreground_call_is_handed_over(daemon: RawDaemon, tmp_path: Path, name:
     wait = {"bash_id": shell["bash_id"], "until": "exit", "wait": 60_000}
     read = daemon.call("bash_output", wait)
     assert (read["stdout"], read["status"]) == ("out\nend\n", "completed")
+
+
+def test_result_says_that_the_state_of_a_handed_over_command_is_lost(daemon: RawDaemon) -> None:
+    # Some of the commands end before the answer, so they have the result of a foreground command.
+    for number in range(50):
+        command = {"command": f"x={number}", "session": "handed over"}
+        with stopped(daemon.pid):
+            call = daemon.request("bash", command)
+            handed = daemon.request("background", {"request_id": call})
+        result = daemon.answer(call)["result"]
+        daemon.answer(handed)
+        kept = daemon.bash("echo $x", session="handed over")["stdout"]
+        if result["status"] == "running":
+            assert kept != f"{number}\n"
+        else:
+            assert (kept != f"{number}\n") == ("stateReason" in result)
 
 
 @pytest.mark.slow

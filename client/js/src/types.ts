@@ -92,7 +92,7 @@ export interface BashResult {
   sessionCwd?: string | null;
   /** False if the command ended by itself, but its session could not keep the state that it left. Left out otherwise. */
   stateKept?: boolean | null;
-  /** Why the session did not keep the state that the command left. missing: bash could not report it, as after exec, set -r or set -n. incomplete: bash has reported only a part of it. too_large: it is more than 4 MiB. unreadable: the daemon does not know its form. local_options: a function with local - has called exit. functions: bash has printed a function with a here-document in a form that it cannot read, and everything else is kept. signal: a signal ended the command. unavailable: the system has no /proc, or a limit on the size of files forbids it. sandbox: the sandbox of the call was tighter than that of the session. Later versions may add reasons. */
+  /** Why the session did not keep the state that the command left. missing: bash could not report it, as after exec, set -r or set -n. incomplete: bash has reported only a part of it. too_large: it is more than 4 MiB. unreadable: the daemon does not know its form. local_options: a function with local - has called exit. functions: bash has printed a function with a here-document in a form that it cannot read, and everything else is kept. signal: a signal ended the command. unavailable: the system has no /proc, or a limit on the size of files forbids it. sandbox: the sandbox of the call was tighter than that of the session. background: the command had moved to the background before it ended. Later versions may add reasons. */
   stateReason?: string | null;
   /** The description as given. */
   description?: string | null;

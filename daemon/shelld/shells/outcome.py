@@ -14,7 +14,7 @@ from shelld.sessions.recorder import Recorder
 from shelld.shells.lifecycle import ShellEvent, ShellStatus
 from shelld.shells.oom import OomKills
 from shelld.shells.shell import Shell
-from shelld_protocol.structs import EndReason
+from shelld_protocol.structs import EndReason, Unkept
 
 logger = Log("shelld.shells")
 
@@ -108,8 +108,12 @@ class Outcome:
         if event is None and self._limit is not None:
             shell.reason = self._limit
         if recorder is not None:
-            if event is None and not shell.released:
-                _keep_state(recorder, has_exited=os.WIFEXITED(self._wait_status))
+            if event is None:
+                if shell.released:
+                    # The call may still get the whole result, if the command has ended at once.
+                    recorder.reason = Unkept.BACKGROUND
+                else:
+                    _keep_state(recorder, has_exited=os.WIFEXITED(self._wait_status))
                 shell.recorder = recorder
             recorder.close()
         _end(shell, self._wait_status, event)
