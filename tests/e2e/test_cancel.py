@@ -24,6 +24,10 @@ def running_pid(daemon: RawDaemon) -> int:
     return pids[0]
 
 
+def wait_for_end(pid: int) -> None:
+    wait_for(lambda: not is_alive(pid))
+
+
 @pytest.mark.parametrize(("method", "member"), ANSWERED)
 @pytest.mark.parametrize("request_id", ["text", 0, 1.5, None])
 def test_cancelled_command_is_dead_at_the_answer(
@@ -184,7 +188,7 @@ def test_cancelled_repeat_takes_no_output(new_daemon: RawDaemon, tmp_path: Path)
         with stopped(new_daemon.pid):
             # The daemon learns of the cancellation and of the end at the same time.
             gate.open()
-            wait_for(lambda pid=bash["pid"]: not is_alive(pid))
+            wait_for_end(bash["pid"])
             new_daemon.notify("notifications/cancelled", {"requestId": repeat})
         wait = {"bash_id": bash_id, "until": "exit", "wait": 60_000}
         assert new_daemon.call("bash_output", wait)["stdout"] == "out\n"
