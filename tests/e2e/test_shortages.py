@@ -37,6 +37,19 @@ def address_space(pid: int) -> int:
     return pages * resource.getpagesize()
 
 
+def test_first_key_can_come_while_memory_is_short() -> None:
+    with raw_daemon("--guard", "off", stderr_is_silent=False) as daemon:
+        daemon.bash("true")
+        for extra in (0, 64 << 10, 256 << 10, 1 << 20):
+            command = {"command": "echo out", "idempotency_key": f"key {extra}"}
+            with limited(daemon.pid, resource.RLIMIT_AS, address_space(daemon.pid) + extra):
+                answer = daemon.answer(daemon.request("bash", command))
+                assert "result" in answer or answer["error"]["code"] == 1005
+            # The shortage has no later effects.
+            assert daemon.bash(**command)["stdout"] == "out\n"
+        assert daemon.call("server_info")["counters"]["internalErrors"] == 0
+
+
 def test_shortage_of_threads_fails_requests_needing_one() -> None:
     with raw_daemon(stderr_is_silent=False) as daemon:
         daemon.call("list_tools")

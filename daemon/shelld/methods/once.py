@@ -14,6 +14,10 @@ from __future__ import annotations
 import itertools
 import math
 import time
+
+# `hashlib` loads OpenSSL, so its import is slow. A late import is no way out: if memory is short at
+# that moment, `hashlib` lacks its functions from then on.
+from _blake2 import blake2b
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 from typing import Protocol, TypeVar
@@ -161,6 +165,4 @@ async def start_once(
 
 def _digest(command: str) -> bytes:
     """Return 16 bytes that stand for a command, which may be long."""
-    from hashlib import blake2b  # noqa: PLC0415
-
     return blake2b(command.encode("utf-8", "surrogatepass"), digest_size=16).digest()
