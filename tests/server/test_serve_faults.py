@@ -204,3 +204,14 @@ async def test_request_failing_in_settlement_is_answered(
         first, second = await peer.receive(), await peer.receive()
         assert (first["id"], first["error"]["data"]["kind"]) == (1, kind)
         assert (second["id"], second["result"]) == (2, None)
+
+
+async def test_request_without_memory_for_any_answer_is_answered_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("shelld.server.serve.RETRY_S", 0.001)
+    monkeypatch.setattr(Server, "_settle", failing(vars(Server)["_settle"], 4, MemoryError))
+    async with served() as peer:
+        peer.send(request("nothing", 1))
+        answer = await peer.receive()
+        assert (answer["id"], answer["error"]["data"]["limit"]) == (1, "memory")

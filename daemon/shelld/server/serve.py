@@ -80,6 +80,9 @@ DRAIN_TURN_S: Final = 0.02
 # command survives SIGKILL, the daemon gives up at most 1.5 s after the grace period.
 CANCEL_MARGIN_S: Final = 2.0
 
+# The pause before another attempt to answer, if there was no memory even for an error.
+RETRY_S: Final = 0.1
+
 
 # The methods that may start a command. Only a request for one of these methods can have a command.
 _STARTING_METHODS: Final = frozenset({"bash", "call_tool", "tools/call"})
@@ -323,11 +326,15 @@ class Server:
         self._settle(entry, reply)
 
     def _fail(self, entry: InFlight, error: BaseException) -> None:
-        """Settle a request whose task has failed."""
+        """Settle a request whose task has failed, now or when there is memory for the answer."""
         try:
             entry.context.end_large_answer()
         finally:
-            self._settle(entry, encode_error(entry.raw_id, answer_for(error, "a request")))
+            answer = answer_for(error, "a request")
+            try:
+                self._settle(entry, encode_error(entry.raw_id, answer))
+            except MemoryError:
+                asyncio.get_running_loop().call_later(RETRY_S, self._fail, entry, answer)
 
     def _settle(self, entry: InFlight, reply: bytes) -> None:
         """Deliver the answer to a request, unless the request is settled already."""
