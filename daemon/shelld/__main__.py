@@ -30,8 +30,13 @@ from typing import Final
 _INTERRUPTED: Final = 128 + signal.SIGINT
 
 # If there is no memory, an import may raise a SystemError with one of the first two texts. If
-# dlopen(3) fails, the import raises an ImportError with the third text.
-_NO_MEMORY: Final = ("without exception set", "without setting an exc", "failed to map segment")
+# dlopen(3) fails, the import raises an ImportError with one of the other texts.
+_NO_MEMORY: Final = (
+    "without exception set",
+    "without setting an exc",
+    "failed to map segment",
+    "cannot map zero-fill pages",
+)
 
 
 def main() -> int:

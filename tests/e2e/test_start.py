@@ -69,6 +69,7 @@ def test_interrupt_during_the_start_shows_no_traceback() -> None:
         "MemoryError",
         "SystemError('error return without exception set')",
         "ImportError('libssl.so: failed to map segment from shared object')",
+        "ImportError('libstdc++.so.6: cannot map zero-fill pages')",
     ],
 )
 def test_start_without_memory_says_so(error: str) -> None:

@@ -154,3 +154,20 @@ def test_group_of_shortages_is_a_shortage() -> None:
 def test_group_with_another_error_is_unexpected() -> None:
     group = ExceptionGroup("tasks", [MemoryError(), ValueError()])
     assert not faults.is_shortage(group)
+
+
+@pytest.mark.parametrize(
+    ("text", "limit"),
+    [
+        ("x.so: failed to map segment from shared object", "memory"),
+        ("libstdc++.so.6: cannot map zero-fill pages", "memory"),
+        ("x.so: cannot allocate memory in static TLS block", "memory"),
+        ("x.so: cannot create shared object descriptor: Cannot allocate memory", "memory"),
+        ("x.so: cannot change memory protections", "memory"),
+        ("x.so: cannot open shared object file: Too many open files", "files"),
+        ("x.so: cannot open shared object file: No such file or directory", None),
+    ],
+)
+def test_failed_import_for_want_of_a_resource_is_a_shortage(text: str, limit: str | None) -> None:
+    shortage = faults.shortage(ImportError(text))
+    assert (None if shortage is None else shortage.data["limit"]) == limit

@@ -53,6 +53,10 @@ _IMPORT_FAILURES: Final = (
     (os.strerror(errno.ENFILE), "files"),
     (os.strerror(errno.ENOMEM), "memory"),
     ("failed to map segment", "memory"),
+    ("cannot map zero-fill pages", "memory"),
+    ("cannot allocate ", "memory"),
+    ("cannot create ", "memory"),
+    ("cannot change memory protections", "memory"),
 )
 
 # The answer if there is no memory for a new error.
