@@ -14,10 +14,6 @@ from __future__ import annotations
 import itertools
 import math
 import time
-
-# `hashlib` loads OpenSSL, so its import is slow. A late import is no way out: if memory is short at
-# that moment, `hashlib` lacks its functions from then on.
-from _blake2 import blake2b
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 from typing import Protocol, TypeVar
@@ -48,7 +44,8 @@ class KeyedStart(Struct, eq=False):
     Either `request` is about to start the command, or `shell_id` is the id of its shell.
     """
 
-    digest: bytes
+    # A hash of 64 bits, because the command may be long.
+    command_hash: int
     request: StartingRequest | None
     shell_id: str = ""
     # This is None if the shell was forgotten. `forgotten_at` is the time at which it was forgotten,
@@ -78,7 +75,7 @@ class Keys:
         """
         self._drop_expired(key)
         found = self._starts.get(key)
-        if found is not None and found.digest != _digest(command):
+        if found is not None and found.command_hash != hash(command):
             name = "idempotency_key"
             raise invalid_params(f"Invalid value for {name}: another command has this key", name)
         return found
@@ -86,7 +83,7 @@ class Keys:
     @contextmanager
     def starting(self, key: str, command: str, request: StartingRequest) -> Generator[None]:
         """Record that `request` starts a command within this block. The key must be unknown."""
-        start = self._starts[key] = KeyedStart(_digest(command), request)
+        start = self._starts[key] = KeyedStart(hash(command), request)
         try:
             yield
         finally:
@@ -161,8 +158,3 @@ async def start_once(
         raise key_not_found()
     with keys.starting(key, command, request):
         return await start()
-
-
-def _digest(command: str) -> bytes:
-    """Return 16 bytes that stand for a command, which may be long."""
-    return blake2b(command.encode("utf-8", "surrogatepass"), digest_size=16).digest()
