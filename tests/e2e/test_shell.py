@@ -85,6 +85,37 @@ def test_own_commands_begin_with_a_colon() -> None:
     assert unknown.startswith("Shell not found: nobody")
 
 
+@pytest.mark.parametrize("encoding", ["ascii", "utf-8:strict", "latin-1"])
+def test_commands_are_utf_8_in_every_locale(encoding: str) -> None:
+    script = "echo é\necho 'a\rb'\n".encode() + b"echo \xff\necho still\n"
+    ended = subprocess.run(
+        PROGRAM,
+        env={**os.environ, "PYTHONIOENCODING": encoding},
+        input=script,
+        capture_output=True,
+        timeout=50,
+        check=False,
+    )
+    assert ended.stdout == "é\na\rb\nstill\n".encode()
+    assert "Traceback" not in ended.stderr.decode()
+    assert ended.returncode == 0
+
+
+def test_odd_lines_and_directories_do_not_end_the_prompt(tmp_path: Path) -> None:
+    environment = {**os.environ, "HOME": str(tmp_path), "TERM": "dumb"}
+    with UserTerminal(PROGRAM, env={**environment, "PYTHONIOENCODING": "ascii"}) as terminal:
+        terminal.until(" $ ")
+        terminal.write("mkdir -p ~/é$'\\e[31m'; cd ~/é*\n")
+        terminal.until("~/é\N{REPLACEMENT CHARACTER}[31m $ ")
+        terminal.write("echo \udcff\n")
+        terminal.until(" $ ")
+        terminal.write("echo still $((6 * 7))\n")
+        terminal.until("still 42")
+        terminal.until(" $ ")
+        terminal.write("\x04")
+        assert terminal.rest()[0] == 0
+
+
 def test_output_of_background_commands_is_read_and_they_end_with_the_shell(tmp_path: Path) -> None:
     with on_terminal(tmp_path) as terminal:
         terminal.until(" $ ")
@@ -167,6 +198,7 @@ def test_end_of_the_daemon_is_reported() -> None:
         ("cat <<E\nx\nE", True),
         ("echo \\", False),
         ("echo \\\\", True),
+        ("echo \\\\\\", False),
         ("echo 'a", False),
         # Bash refuses this text, whatever text comes after it.
         ("echo )", True),

@@ -44,7 +44,7 @@ class UserTerminal:
         self.process.send_signal(signal.SIGWINCH)
 
     def write(self, text: str) -> None:
-        os.write(self._main, text.encode())
+        os.write(self._main, text.encode(errors="surrogateescape"))
 
     def _read(self) -> bool:
         """Read more output; return whether there was any output."""

@@ -7,6 +7,7 @@ nothing.
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
@@ -26,6 +27,12 @@ class Lines:
     def __init__(self, bash: str) -> None:
         self._bash = bash
         self.is_terminal = os.isatty(0) and os.isatty(1)
+        # Commands and prompts are UTF-8, whatever the locale is. Other bytes must not end the
+        # program. A carriage return is not the end of a line.
+        if isinstance(sys.stdin, io.TextIOWrapper):
+            sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape", newline="\n")
+        if self.is_terminal and isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(encoding="utf-8")
         if self.is_terminal:
             # `input` uses readline once readline is loaded. Readline completes file names in our
             # working directory.
@@ -59,7 +66,8 @@ class Lines:
         return line.rstrip("\n") if line else None
 
     def _is_complete(self, command: str) -> bool:
-        if command.endswith("\\") and not command.endswith("\\\\"):
+        backslashes = len(command) - len(command.rstrip("\\"))
+        if backslashes % 2:
             return False
         try:
             checked = subprocess.run(

@@ -27,6 +27,7 @@ from shelld.cli.exits import FAILED, REFUSED, TIMED_OUT, exit_code_of, name_of
 from shelld.cli.formats import duration
 from shelld.cli.lines import Lines
 from shelld.cli.parser import parse_options
+from shelld.cli.watch_lines import printable
 from shelld_client import (
     BashResult,
     Client,
@@ -129,7 +130,8 @@ class _Shell:
         if home and (cwd == home or cwd.startswith(f"{home}/")):
             cwd = f"~{cwd[len(home) :]}"
         session = "" if self._session == DEFAULT_SESSION else f"{self._session} "
-        return f"{session}{cwd} $ "
+        # The name of a directory must not control the terminal.
+        return printable(f"{session}{cwd} $ ")
 
     def _run_line(self, command: str) -> None:
         own = _OWN_COMMAND.fullmatch(command)
@@ -177,7 +179,7 @@ class _Shell:
             self._cwd = result.session_cwd
             # Readline completes file names in our working directory.
             with suppress(OSError):
-                os.chdir(self._cwd)
+                os.chdir(self._cwd.encode())
         if not self._lines.is_terminal:
             return
         how = f"ended by {result.signal}" if result.signal else f"exit code {result.exit_code}"
