@@ -413,6 +413,21 @@ def test_list_skips_sockets_with_invalid_names(user: Lasting) -> None:
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "No daemon is running.\n", "")
 
 
+def test_names_are_shown_in_every_encoding(user: Lasting) -> None:
+    with user.attach("--name", "é"):
+        (found,) = user.list()
+        user.env = {**user.env, "PYTHONIOENCODING": "ascii"}
+        assert user.list()[0]["name"] == found["name"] == "é"
+        assert user.run("list").stdout.splitlines()[1].startswith("\\xe9  ")
+        watcher = subprocess.Popen(
+            [*DAEMON_COMMAND, "watch", "é"], env=user.env, stdout=subprocess.PIPE, text=True
+        )
+        with watcher:
+            assert watcher.stdout is not None
+            assert watcher.stdout.readline().startswith("\\xe9: pid ")
+            watcher.terminate()
+
+
 # -- ends -------------------------------------------------------------------------------------
 
 

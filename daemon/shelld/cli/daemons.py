@@ -9,6 +9,7 @@ has another version; 2 for arguments that cannot be used.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Final, Literal
 
@@ -64,7 +65,8 @@ def list_daemons(arguments: Sequence[str]) -> int:
     if directory is not None:
         directory.close()
     if as_json:
-        return show(msgspec.json.encode(found).decode(), 0)
+        # This is ASCII, because an escape of `show` would not be JSON.
+        return show(json.dumps(msgspec.to_builtins(found)), 0)
     return show(_table(found) if found else "No daemon is running.", 0)
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -75,7 +74,4 @@ def explain(arguments: Sequence[str]) -> int:
         lines += [f"rule: {verdict.rule}", f"segment: {verdict.segment}"]
     lines += [f"  {line}" for line in verdict.trace]
     text = "\n".join(lines)
-    # The encoding of stdout may lack some characters of the text, so escape these characters.
-    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
-    shown = text.encode(encoding, "backslashreplace").decode(encoding)
-    return show(shown, _EXIT_CODES[verdict.verdict])
+    return show(text, _EXIT_CODES[verdict.verdict])

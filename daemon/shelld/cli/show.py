@@ -1,6 +1,7 @@
 """Writes the output of the subcommands to stdout and stderr.
 
-No function raises `OSError`, although stdout and stderr may be closed, or may fail.
+No function raises `OSError`, although stdout and stderr may be closed, or may fail. The encoding of
+a stream may lack some characters of a text. Such characters are escaped.
 """
 
 from __future__ import annotations
@@ -15,13 +16,18 @@ def show(text: str, exit_code: int) -> int:
     if sys.stdout is None:
         return refuse("cannot write to stdout: it is closed")
     try:
-        sys.stdout.write(text + "\n")
+        sys.stdout.write(_escaped(text, sys.stdout.encoding) + "\n")
         sys.stdout.flush()
     except OSError as error:
         # With the old `sys.stdout`, the interpreter would try again to write the text when it ends.
         sys.stdout = None
         return refuse(f"cannot write to stdout: {error.strerror}")
     return exit_code
+
+
+def _escaped(text: str, encoding: str | None) -> str:
+    encoding = encoding or "utf-8"
+    return text.encode(encoding, "backslashreplace").decode(encoding)
 
 
 def note(text: str) -> None:
