@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -321,6 +322,25 @@ def test_tty_gives_the_command_a_terminal_of_our_size() -> None:
         code, shown = terminal.rest()
     assert code == 5
     assert "shelld: exit code 5 after " in shown
+
+
+def test_input_is_passed_on_again_after_a_time_in_the_background() -> None:
+    environment = {**ENVIRONMENT, "PS1": "at the prompt ", "TERM": "dumb"}
+    with UserTerminal(["bash", "--norc", "--noediting", "-i"], env=environment) as terminal:
+        terminal.until("at the prompt ")
+        # Give `shelld run` time for an attempt to read while it is in the background.
+        command = "sleep 0.5; echo ready; cat"
+        terminal.write(shlex.join([*PROGRAM, "run", "-q", "--", command]) + " &\n")
+        terminal.until("[1] ")
+        terminal.until("ready\r\n")
+        terminal.write("fg\n")
+        terminal.until("run")
+        terminal.write("typed\n")
+        terminal.until("typed\r\ntyped\r\n")
+        terminal.write("\x04")
+        terminal.until("at the prompt ")
+        terminal.write("exit\n")
+        assert terminal.rest()[0] == 0
 
 
 def test_terminal_passes_on_keys_and_refuses_dangerous_lines(rules: str) -> None:

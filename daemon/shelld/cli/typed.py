@@ -2,11 +2,12 @@
 
 Owns descriptor 0. Passes on each block of input before it reads more input. So it waits while the
 command's queue in the daemon is full. While this process is in the background of its terminal, it
-reads nothing, because the terminal would stop it.
+reads nothing, because the terminal would stop it. It reads on once it is in the foreground again.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import signal
@@ -29,6 +30,8 @@ _READ_BYTES: Final = 64 * 1024
 # first value to the second. The queue holds 1 MiB.
 _FIRST_PAUSE_S: Final = 0.01
 _LONGEST_PAUSE_S: Final = 0.25
+# How often to check whether the process is in the foreground of the terminal again. No event tells.
+_BACKGROUND_PAUSE_S: Final = 0.25
 
 
 class InputForwarder:
@@ -84,3 +87,12 @@ def _next_bytes() -> bytes:
             poll = select.poll()
             poll.register(0, select.POLLIN)
             poll.poll()
+        except OSError as error:
+            if error.errno != errno.EIO or not _is_in_background():
+                raise
+            time.sleep(_BACKGROUND_PAUSE_S)
+
+
+def _is_in_background() -> bool:
+    """Return whether stdin is our terminal, and another job has it. Raises OSError."""
+    return os.tcgetpgrp(0) != os.getpgrp()
