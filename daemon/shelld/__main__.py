@@ -23,7 +23,7 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 # If SIGINT ends a program, a shell reports this exit code.
@@ -57,8 +57,8 @@ def main() -> int:
 def _main() -> int:
     # Garbage collection during the imports would take a tenth of the start-up time.
     gc.disable()
-    _forget_working_directory()
     try:
+        _forget_working_directory()
         return _run(sys.argv[1:])
     except KeyboardInterrupt:
         # This handles SIGINT only during the start. A running daemon has its own handler of SIGINT.
@@ -80,6 +80,20 @@ def _forget_working_directory() -> None:
     with contextlib.suppress(OSError):
         if not sys.flags.safe_path and sys.path[:1] == [os.getcwd()]:
             del sys.path[0]
+
+
+@contextlib.contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Let SIGINT take effect only after the block, which imports modules.
+
+    A KeyboardInterrupt within an import may get lost, and it can crash msgspec while msgspec makes
+    a class.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _subcommand(  # noqa: PLR0912 - one branch for each
@@ -124,11 +138,14 @@ def _run(arguments: list[str]) -> int:
             arguments = [name, "--help"]
         case _:
             pass
-    if arguments and (program := _subcommand(arguments[0])) is not None:
+    with _uninterrupted():
+        program = _subcommand(arguments[0]) if arguments else None
+    if program is not None:
         return program(arguments[1:])
-    # Import this late, because a client may wait for a subcommand, and no subcommand needs these
-    # modules.
-    from shelld.start import run_daemon  # noqa: PLC0415
+    with _uninterrupted():
+        # Import this late, because a client may wait for a subcommand, and no subcommand needs
+        # these modules.
+        from shelld.start import run_daemon  # noqa: PLC0415
 
     return run_daemon(arguments)
 

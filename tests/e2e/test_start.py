@@ -63,6 +63,17 @@ def test_interrupt_during_the_start_shows_no_traceback() -> None:
     assert (ended.returncode, ended.stderr) == (130, b"")
 
 
+@pytest.mark.parametrize("arguments", [["run", "--", "echo no"], []], ids=["run", "daemon"])
+def test_interrupt_during_an_import_waits_for_the_end_of_the_import(arguments: list[str]) -> None:
+    # Python may lose an interrupt within an import.
+    interrupt = "signal.raise_signal(signal.SIGINT); print('went on')"
+    program = _FAILING.replace("FAIL", interrupt)
+    command = [sys.executable, "-c", program, *arguments]
+    ended = subprocess.run(command, capture_output=True, check=False, stdin=subprocess.DEVNULL)
+    assert (ended.returncode, ended.stderr) == (130, b"")
+    assert set(ended.stdout.splitlines()) == {b"went on"}
+
+
 @pytest.mark.parametrize(
     "error",
     [
