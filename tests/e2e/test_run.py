@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from shelld.cli.explain import explain
 from shelld.cli.formats import duration, size
 from shelld.cli.run import run as run_here
 from support import DEADLINE_S, altered_daemon, children, is_alive, running_below, wait_for
@@ -119,6 +120,27 @@ def test_several_words_are_a_program_with_arguments(tmp_path: Path) -> None:
     ended = run(*words, "x", "a  b")
     assert (ended.returncode, ended.stdout.decode()) == (137, f"{tmp_path}\na  b\n")
     assert ended.stderr == b""
+
+
+@pytest.mark.parametrize("locale", ["C.UTF-8", "C"])
+def test_arguments_of_any_bytes_reach_the_command_in_every_locale(locale: str) -> None:
+    # Without these variables, Python would replace the locale C.
+    environment = {**os.environ, "LC_ALL": locale, "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    word = b"\xff'\\f \xc3\xa9"
+    for command, output in ([b"printf", b"%s", word], word), ([b"printf \xc3\xa9"], b"\xc3\xa9"):
+        arguments = [*map(os.fsencode, PROGRAM), b"run", b"-q", b"--", *command]
+        ended = subprocess.run(
+            arguments, stdin=subprocess.DEVNULL, capture_output=True, env=environment, check=False
+        )
+        assert (ended.returncode, ended.stdout, ended.stderr) == (0, output, b"")
+
+
+def test_command_line_that_is_not_utf_8_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    for program in (run_here, explain):
+        with pytest.raises(SystemExit) as ended:
+            program(["printf \udcff"])
+        assert ended.value.code == 2
+        assert "the command is not UTF-8: write the other bytes as in $'" in capsys.readouterr().err
 
 
 def test_leftover_processes_are_ended_and_named() -> None:

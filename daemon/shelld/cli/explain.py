@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -19,6 +18,7 @@ from typing import Final
 from shelld.cli.arguments import ArgumentParser
 from shelld.cli.parser import parse_options
 from shelld.cli.show import refuse, show
+from shelld.cli.words import command_of
 from shelld.guard import StartState
 from shelld.guard.judgement import judge
 from shelld.guard.policy import DEFAULT_POLICY
@@ -56,7 +56,10 @@ def explain(arguments: Sequence[str]) -> int:
         parser.error("the following arguments are required: COMMAND")
     if any(word.partition("=")[0] == "--guard-rules" for word in words):
         parser.error("--guard-rules comes before COMMAND")
-    command = words[0] if len(words) == 1 else shlex.join(words)
+    try:
+        command = command_of(words)
+    except ValueError as error:
+        parser.error(str(error))
     policy = DEFAULT_POLICY
     # Without --guard-rules, use the daemon's rules. The daemon takes them from a variable, or from
     # the file that SHELLD_CONFIG names.

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import shlex
 import signal
 import sys
 from collections.abc import Sequence
@@ -30,6 +29,7 @@ from shelld.cli.raw_terminal import RawTerminal
 from shelld.cli.show import USAGE_ERROR
 from shelld.cli.stops import Stops
 from shelld.cli.typed import InputForwarder
+from shelld.cli.words import command_of
 from shelld_client import BashOptions, Client, CommandBlocked, ExitEvent, ShellError
 
 # These options of the daemon suit a single command. Output stays on disk until it is shown, because
@@ -49,7 +49,10 @@ def run(arguments: Sequence[str]) -> int:
     own, options = parser.parse_known_args(arguments)
     # Report mistakes before the daemon starts.
     parse_options(options)
-    command = words[0] if len(words) == 1 else shlex.join(words)
+    try:
+        command = command_of(words)
+    except ValueError as error:
+        parser.error(str(error))
     display = Display()
     if sys.stdout is None:
         display.say("shelld: cannot write to stdout: it is closed", "bad")
