@@ -22,7 +22,11 @@ const controller = new AbortController();
 const cancelled = failure(shell.bash("sleep 300", { signal: controller.signal }));
 controller.abort();
 found.cancelled = (await cancelled).code;
-found.aborted = (await failure(shell.bash("true", { signal: controller.signal }))).name;
+const { signal: spent } = controller;
+const notBegun = shell.stream("true", { signal: spent });
+found.aborted = (await Promise.all([failure(shell.bash("true", { signal: spent })), failure(notBegun.next())])).map(
+  ({ name, code, kind }) => [name, code, kind],
+);
 
 const job = await shell.start("echo ready; read line; echo got $line; exit 4", { open_stdin: true });
 found.ready = (await job.output(10_000)).stdout;
@@ -156,7 +160,8 @@ const never = waited.next();
 found.leftWhileWaiting = [(await waited.return()).done, (await never).done, (await waited.next()).done];
 
 const nested = (levels) => (levels ? [nested(levels - 1)] : 1);
-const unfit = [{ timeout: NaN }, { timeout: 5000n }, { env: { a: "\ud83d" } }, { env: { "\ud83d": "a" } }, { env: nested(399) }];
+const unfit = [{ timeout: NaN }, { timeout: 5000n }, { env: { a: "\ud83d" } }, { env: { "\ud83d": "a" } }, { env: nested(399) },
+  { env: new Map([["a", "b"]]) }, { env: { a: () => "b" } }, { env: { a: [undefined] } }];
 found.unfit = await Promise.all(
   unfit.map(async (each) => (await failure(again.bash("true", each))).data.parameter),
 );

@@ -81,4 +81,15 @@ const failed = messageOf(unstarted.call("ping", {}));
 for (const each of files) fs.closeSync(each);
 found.shortage = await failed;
 await unstarted.close();
+const homeless = new Client({ command: ["sleep", "300"], cwd: "/nowhere" });
+found.noDirectory = await messageOf(homeless.call("ping", {}));
+await homeless.close();
+const wrong = [{ command: [] }, { command: "sleep" }, { startTimeout: NaN }, { startTimeout: -1 }];
+found.refusedOptions = wrong.map((each) => {
+  try {
+    return new Client({ command: ["sleep", "300"], ...each });
+  } catch (error) {
+    return error.name;
+  }
+});
 process.stdout.write(JSON.stringify(found));

@@ -83,7 +83,7 @@ def test_compiled_client_drives_a_daemon(package: Path) -> None:
         "long": 1_000_000,
         "missing": [True, 1003, "shell_not_found"],
         "cancelled": -32800,
-        "aborted": "AbortError",
+        "aborted": [["ShelldError", -32800, "cancelled"]] * 2,
         "ready": "ready\n",
         "events": True,
         "wait": ["got it\n", 4, False],
@@ -101,7 +101,7 @@ def test_compiled_client_drives_a_daemon(package: Path) -> None:
         "abortedStream": ["so far\n", -32800],
         "commonSignal": [True, []],
         "leftWhileWaiting": [True, True, True],
-        "unfit": ["timeout", "timeout", "env.a", "env", "env"],
+        "unfit": ["timeout", "timeout", "env.a", "env", "env", "env", "env.a", "env.a"],
         "fit": "😀\n",
         "tooLarge": [None, 102_400],
         "waitFor": ["two (2)", True, "one\ntwo (2)\n", "TypeError", "invalid_params"],
@@ -150,6 +150,8 @@ def test_no_message_of_a_peer_ends_or_blocks_the_program(package: Path) -> None:
         "unnamed": "the answer names no subscription",
         "endless": "the daemon wrote a message of more than 268435456 bytes",
         "shortage": "cannot start sleep: spawn sleep EMFILE",
+        "noDirectory": "cannot start sleep: there is no directory /nowhere",
+        "refusedOptions": ["TypeError", "TypeError", "RangeError", "RangeError"],
     }
 
 

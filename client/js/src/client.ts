@@ -65,7 +65,10 @@ export class Client implements AsyncDisposable {
     this.#connection = new Connection(options);
   }
 
-  /** Call any method. Aborting `signal` cancels the request, which then fails with "cancelled". */
+  /**
+   * Call any method. Aborting `signal` cancels the request, which then fails with "cancelled". A
+   * signal that is aborted already prevents the request.
+   */
   async call<M extends keyof Methods>(
     method: M,
     params: Methods[M]["params"],

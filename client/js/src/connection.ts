@@ -7,13 +7,14 @@
  */
 
 import { type ChildProcess, spawn } from "node:child_process";
+import { existsSync } from "node:fs";
 
 import { DaemonExited, ShelldError } from "./errors.js";
 import { Events } from "./events.js";
 import { checkJson } from "./json.js";
 import { eventIn, type Message, messageAfterBanner, messageIn } from "./messages.js";
 import { Readers } from "./readers.js";
-import { onAbort } from "./signals.js";
+import { onAbort, throwIfAborted } from "./signals.js";
 import type { Methods, SubscribeParams, SubscribeResult } from "./types.js";
 
 export interface ConnectionOptions {
@@ -74,9 +75,11 @@ export class Connection {
 
   constructor(options: ConnectionOptions) {
     const [program, ...words] = [...(options.command ?? ["shelld"]), ...(options.args ?? [])];
+    if (typeof options.command === "string") throw new TypeError("command must be a list of words");
     if (program === undefined) throw new TypeError("command must have at least one word");
     // This program handles a Ctrl-C at the terminal, so the daemon must not get it.
     const { cwd, env, startTimeout = START_TIMEOUT_MS } = options;
+    if (!(startTimeout > 0)) throw new RangeError("startTimeout must be a positive number");
     const child = spawn(program, words, { cwd, env, stdio: "pipe", detached: true });
     this.#child = child;
     child.stdout?.on("data", (data: Buffer) => this.#receive(data));
@@ -103,7 +106,10 @@ export class Connection {
       };
       child.on("error", (error) => {
         // Node also emits this event for a signal that could not be sent.
-        if (child.pid === undefined) end(`cannot start ${program}: ${error.message}`);
+        if (child.pid !== undefined) return;
+        // The system gives the same error for a missing directory as for a missing program.
+        const where = cwd === undefined || existsSync(cwd) ? "" : `: there is no directory ${cwd}`;
+        end(`cannot start ${program}${where || `: ${error.message}`}`);
       });
       child.on("exit", () => {
         setTimeout(() => {
@@ -136,7 +142,7 @@ export class Connection {
   ): Promise<Methods[M]["result"]> {
     return new Promise((resolve, reject) => {
       if (this.#failure !== null) throw this.#failure;
-      signal?.throwIfAborted();
+      throwIfAborted(signal);
       const id = this.#nextId++;
       // Check the params first, because the check may throw.
       checkJson(params);

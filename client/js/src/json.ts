@@ -1,8 +1,8 @@
 /**
  * Refuses params that JSON does not have, or that the daemon could not read.
  *
- * `JSON.stringify` would turn NaN and infinity into null, which stands for a default, and refuses a
- * bigint without a name. The daemon's error about a message that it cannot read does not name the
+ * `JSON.stringify` would turn NaN and infinity into null, which stands for a default, would leave out
+ * functions and the content of a Map, and refuses a bigint without a name. The daemon's error about a message that it cannot read does not name the
  * request.
  */
 
@@ -24,11 +24,16 @@ export function checkJson(value: unknown, name = "", level = 2): void {
     throw refused(name, `${value} is no number in JSON`);
   } else if (typeof value === "string" && hasLoneSurrogate(value)) {
     throw refused(name, "must not contain lone surrogates");
+  } else if (typeof value === "function" || typeof value === "symbol") {
+    throw refused(name, `a ${typeof value} is no value in JSON`);
+  } else if (value instanceof Map || value instanceof Set) {
+    throw refused(name, "must be a plain object or an array, not a Map or a Set");
   } else if (typeof value === "object" && value !== null) {
     if (level > MAX_LEVELS) {
       throw refused(name.split(".")[0] ?? "", `a message has at most ${MAX_LEVELS} nested levels`);
     }
     const isList = Array.isArray(value);
+    if (isList && value.includes(undefined)) throw refused(name, "undefined is no value in JSON");
     for (const [key, member] of Object.entries(value)) {
       if (hasLoneSurrogate(key)) throw refused(name, "must not contain lone surrogates");
       checkJson(member, isList ? name : name ? `${name}.${key}` : key, level + 1);

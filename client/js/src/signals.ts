@@ -1,7 +1,19 @@
 /**
- * Calls functions when an `AbortSignal` is aborted. All functions of a signal share one listener,
+ * Cancels requests when an `AbortSignal` is aborted. All functions of a signal share one listener,
  * because Node warns of a leak if a signal has more than ten.
  */
+
+import { ShelldError } from "./errors.js";
+
+const CANCELLED = -32800;
+
+/**
+ * Throw the error of a cancelled request, if `signal` is aborted. It is the error that the daemon
+ * would send.
+ */
+export function throwIfAborted(signal: AbortSignal | undefined): void {
+  if (signal?.aborted) throw new ShelldError("Request cancelled", CANCELLED, { kind: "cancelled" });
+}
 
 class Waiting {
   readonly functions = new Set<() => void>();

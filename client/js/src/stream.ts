@@ -9,7 +9,7 @@ import { ShelldError } from "./errors.js";
 import { Events } from "./events.js";
 import { withoutGaps } from "./output.js";
 import { commandResult } from "./results.js";
-import { onAbort } from "./signals.js";
+import { onAbort, throwIfAborted } from "./signals.js";
 import type { BackgroundResult, BashParams, BashResult, Methods, OutputEvent } from "./types.js";
 
 export class Stream implements AsyncIterableIterator<OutputEvent> {
@@ -71,7 +71,7 @@ export class Stream implements AsyncIterableIterator<OutputEvent> {
     signal: AbortSignal | undefined,
   ): Promise<BashResult | BackgroundResult> {
     try {
-      signal?.throwIfAborted();
+      throwIfAborted(signal);
       const connection = await starting;
       const given = { signal: this.#abort.signal, events: this.#events, note };
       // `params` has no `dry_run`, so the answer is about a command that was started.
