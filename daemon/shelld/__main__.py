@@ -66,6 +66,9 @@ def _main() -> int:
     except (MemoryError, SystemError, ImportError) as error:
         # This handles such errors only during the start. A running daemon handles them itself.
         is_lost = any(text in str(error) for text in _NO_MEMORY)
+        if isinstance(error, ModuleNotFoundError) and error.name == "shelld_client":
+            os.write(2, b"shelld: a bundle has no run, shell and completion: install shelld\n")
+            return 2
         if not (is_lost or isinstance(error, MemoryError)):
             raise
     os.write(2, b"shelld: cannot start: there is no memory\n")

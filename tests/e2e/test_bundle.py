@@ -66,6 +66,14 @@ def test_bundle_runs_with_python_alone(bundle: Path, tmp_path: Path) -> None:
     assert os.access(bundle, os.X_OK)
 
 
+@pytest.mark.parametrize("name", ["run", "shell", "completion"])
+def test_bundle_says_which_commands_it_lacks(bundle: Path, tmp_path: Path, name: str) -> None:
+    command = ["env", "-i", "PATH=/usr/bin:/bin", f"HOME={tmp_path}", BARE, str(bundle), name]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    problem = "a bundle has no run, shell and completion: install shelld"
+    assert (ended.returncode, ended.stderr) == (2, f"shelld: {problem}\n")
+
+
 def test_bundle_is_unpacked_again_if_a_file_of_it_was_removed(bundle: Path, tmp_path: Path) -> None:
     run_bundle(bundle, f"HOME={tmp_path}")
     [directory] = (tmp_path / ".cache" / "shelld").iterdir()
