@@ -74,6 +74,32 @@ def test_bundle_says_which_commands_it_lacks(bundle: Path, tmp_path: Path, name:
     assert (ended.returncode, ended.stderr) == (2, f"shelld: {problem}\n")
 
 
+def test_bundle_starts_a_lasting_daemon(bundle: Path, tmp_path: Path) -> None:
+    runtime = {"HOME": str(tmp_path), "XDG_RUNTIME_DIR": str(tmp_path)}
+    command = [BARE, "-I", "-S", str(bundle)]
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*command, *words],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            env=runtime,
+            timeout=60,
+            check=False,
+        )
+
+    try:
+        ended = run("attach", "--linger", "60")
+        assert (ended.returncode, ended.stderr) == (0, "")
+        assert run("list", "--json").stdout.startswith('[{"name": "main"')
+    finally:
+        run("stop", "main")
+    refused = run("mcp-config", "zed")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "write the configuration by hand" in refused.stderr
+
+
 def test_bundle_is_unpacked_again_if_a_file_of_it_was_removed(bundle: Path, tmp_path: Path) -> None:
     run_bundle(bundle, f"HOME={tmp_path}")
     [directory] = (tmp_path / ".cache" / "shelld").iterdir()

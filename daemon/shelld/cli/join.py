@@ -18,6 +18,7 @@ from contextlib import suppress
 from typing import Final
 
 from shelld import __version__
+from shelld.cli.program import own_command
 from shelld.cli.show import note
 from shelld.lasting.directory import SocketDirectory, locked
 from shelld.lasting.handshake import (
@@ -188,8 +189,7 @@ def _spawn(lasting: Lasting, options: Sequence[str]) -> int:
 
     The daemon does not inherit the client's descriptors. Raises OSError.
     """
-    # Without -P, Python would import modules from the working directory.
-    command = [sys.executable, "-P", "-m", "shelld", *lasting.words, *options]
+    command = [*own_command(), *lasting.words, *options]
     listening = lasting.listener.fileno()
     errors, far_end = os.pipe()
     pid = os.fork()

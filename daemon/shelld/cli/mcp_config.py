@@ -22,6 +22,7 @@ from shelld.cli.attach import add_name
 from shelld.cli.commands import split_options
 from shelld.cli.host_files import FileProblem, write_into
 from shelld.cli.parser import option_parser, parse_options
+from shelld.cli.program import is_bundled, own_command
 from shelld.cli.settings import is_path
 from shelld.cli.show import note, refuse, show
 
@@ -121,6 +122,8 @@ def mcp_config(arguments: Sequence[str]) -> int:
     named = ALIASES.get(given.host, given.host)
     if given.write and named is None:
         parser.error("--write needs a HOST")
+    if is_bundled():
+        return refuse("a bundle does not know its path: write the configuration by hand")
     # Report mistakes now, because the host might not show them.
     parse_options(options)
     try:
@@ -173,5 +176,4 @@ def _this_program() -> list[str]:
     program = Path(sys.argv[0])
     if program.name == NAME and program.is_file():
         return [str(program.absolute())]
-    # Without -P, Python would import modules from the host's working directory.
-    return [sys.executable, "-P", "-m", NAME]
+    return own_command()

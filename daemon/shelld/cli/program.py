@@ -1,0 +1,24 @@
+"""Tells how to start another process of this shelld. Imports nothing that takes time."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import shelld
+
+
+def is_bundled() -> bool:
+    """Return whether this process runs from a bundle. No other Python would find its modules."""
+    return bool(sys.flags.isolated and sys.flags.no_site)
+
+
+def own_command() -> list[str]:
+    """Return the beginning of a command line that starts the same shelld with the same Python."""
+    if not is_bundled():
+        # Without -P, Python would import modules from the working directory.
+        return [sys.executable, "-P", "-m", "shelld"]
+    from shelld.targets.bundle_main import START  # noqa: PLC0415
+
+    place = os.path.dirname(os.path.dirname(os.path.abspath(shelld.__file__)))
+    return [sys.executable, "-I", "-S", "-c", START, place]
