@@ -383,7 +383,11 @@ class Job(Items[Event]):
 
 
 def _give_up_at(timeout: float | None) -> float:
-    """Return the time (of time.monotonic()) at which to give up."""
+    """Return the time (of time.monotonic()) at which to give up. Raises TypeError, ValueError."""
+    if timeout is not None and (isinstance(timeout, bool) or not isinstance(timeout, int | float)):
+        raise TypeError("timeout must be a number of seconds, or None")
+    if timeout is not None and math.isnan(timeout):
+        raise ValueError("timeout must be a number of seconds, not NaN")
     return time.monotonic() + (math.inf if timeout is None else timeout)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import signal
 import threading
@@ -88,6 +89,19 @@ async def test_each_line_matches_once_even_if_it_is_empty(spawn: Spawn, *, tty: 
         assert [each.line for each in found] == ["a", "", "", "b", "c"]
         with pytest.raises(WaitTimedOut):
             await job.wait_for(pattern=".*", timeout=0)
+
+
+@pytest.mark.parametrize(
+    ("timeout", "error"), [(math.nan, ValueError), ("1", TypeError), (True, TypeError)]
+)
+async def test_timeout_that_is_no_number_is_refused(
+    spawn: Spawn, timeout: Any, error: type[Exception]
+) -> None:
+    async with spawn() as shell, shell.start("exec sleep 300") as job:
+        with pytest.raises(error, match="timeout must be a number of seconds"):
+            await job.wait(timeout)
+        with pytest.raises(error, match="timeout must be a number of seconds"):
+            await job.wait_for("never", timeout=timeout)
 
 
 async def test_text_to_wait_for_is_no_pattern(spawn: Spawn) -> None:
