@@ -143,6 +143,18 @@ def test_command_line_that_is_not_utf_8_is_refused(capsys: pytest.CaptureFixture
         assert "the command is not UTF-8: write the other bytes as in $'" in capsys.readouterr().err
 
 
+def test_input_that_cannot_be_read_ends() -> None:
+    with open(os.devnull, "wb") as unreadable:
+        ended = subprocess.run(
+            [*PROGRAM, "run", "-q", "--", "cat; echo ended"],
+            stdin=unreadable,
+            capture_output=True,
+            timeout=50,
+            check=False,
+        )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, b"ended\n", b"")
+
+
 def test_leftover_processes_are_ended_and_named() -> None:
     # `shelld run` names a process by the program that it runs, so wait until the child runs sleep.
     becomes_sleep = 'until [ "$(< /proc/$!/comm)" = sleep ]; do sleep 0.01; done'

@@ -14,6 +14,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 from shelld_client import (
@@ -54,11 +55,13 @@ class InputForwarder:
         # background. Otherwise, the read would stop the process.
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTTIN})
         try:
-            while data := _next_bytes():
-                self._pass_on(data)
+            # If stdin cannot be read, no more input comes, so the command must not wait for it.
+            with suppress(OSError):
+                while data := _next_bytes():
+                    self._pass_on(data)
             self._client.write_stdin(self._bash_id, eof=True)
-        except (ShellError, OSError):
-            # The command takes no more input, or stdin cannot be read.
+        except ShellError:
+            # The command takes no more input.
             return
 
     def _pass_on(self, data: bytes) -> None:
