@@ -100,14 +100,23 @@ def test_mcp_config_refuses_path_that_is_not_utf8() -> None:
     assert ended.stderr == "shelld: cannot write a path that is not UTF-8 into a configuration\n"
 
 
-def test_mcp_config_refuses_files_in_a_deleted_directory(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--", "--log-file", "x"], "cannot find the working directory: it was deleted"),
+        (["--write", "cursor"], "cannot write .cursor/mcp.json: No such file or directory"),
+    ],
+)
+def test_mcp_config_refuses_files_in_a_deleted_directory(
+    tmp_path: Path, arguments: list[str], message: str
+) -> None:
     program = f"cd {tmp_path}; mkdir gone; cd gone; rmdir ../gone; exec "
-    line = shlex.join([sys.executable, "-P", "-m", "shelld", "mcp-config", "--", "--log-file", "x"])
+    line = shlex.join([sys.executable, "-P", "-m", "shelld", "mcp-config", *arguments])
     ended = subprocess.run(
         ["bash", "-c", program + line], capture_output=True, text=True, check=False
     )
     assert (ended.returncode, ended.stdout) == (2, "")
-    assert ended.stderr == "shelld: cannot find the working directory: it was deleted\n"
+    assert ended.stderr == f"shelld: {message}\n"
 
 
 def test_the_installed_program_is_named_by_its_path() -> None:

@@ -26,10 +26,10 @@ def write_into(path: Path, snippet: str) -> None:
     The snippet is TOML if the name of the file ends in ``.toml``, otherwise JSON.
     """
     merge = _merged_toml if path.suffix == ".toml" else _merged_json
-    # The file may be a symbolic link into a directory of settings. Replace the file, but keep the
-    # link.
-    path = Path(os.path.realpath(path))
     try:
+        # The file may be a symbolic link into a directory of settings. Replace the file, but keep
+        # the link. This fails if the path is relative and the working directory was deleted.
+        path = Path(os.path.realpath(path))
         text = _read(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         _replace(path, merge(path, text, snippet))
