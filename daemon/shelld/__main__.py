@@ -23,7 +23,7 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Final
 
 # If SIGINT ends a program, a shell reports this exit code.
@@ -86,7 +86,7 @@ def _forget_working_directory() -> None:
 
 
 @contextlib.contextmanager
-def _uninterrupted() -> Iterator[None]:
+def _uninterrupted() -> Generator[None]:
     """Let SIGINT take effect only after the block, which imports modules.
 
     A KeyboardInterrupt within an import may get lost, and it can crash msgspec while msgspec makes

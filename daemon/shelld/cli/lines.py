@@ -11,7 +11,7 @@ import io
 import os
 import subprocess
 import sys
-from typing import Final
+from typing import Any, Final, cast
 
 _CONTINUES: Final = "> "
 # The messages that bash prints if a script ends inside quotes, a compound command, or a
@@ -29,10 +29,11 @@ class Lines:
         self.is_terminal = os.isatty(0) and os.isatty(1)
         # Commands and prompts are UTF-8, whatever the locale is. Other bytes must not end the
         # program. A carriage return is not the end of a line.
-        if isinstance(sys.stdin, io.TextIOWrapper):
-            sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape", newline="\n")
-        if self.is_terminal and isinstance(sys.stdout, io.TextIOWrapper):
-            sys.stdout.reconfigure(encoding="utf-8")
+        stdin, stdout = cast("Any", sys.stdin), cast("Any", sys.stdout)
+        if isinstance(stdin, io.TextIOWrapper):
+            stdin.reconfigure(encoding="utf-8", errors="surrogateescape", newline="\n")
+        if self.is_terminal and isinstance(stdout, io.TextIOWrapper):
+            stdout.reconfigure(encoding="utf-8")
         if self.is_terminal:
             # `input` uses readline once readline is loaded. Readline completes file names in our
             # working directory.
