@@ -10,11 +10,12 @@ output of the previous event ended.
 from __future__ import annotations
 
 import collections
+from collections.abc import Callable
 from typing import Final, Literal, Protocol, TypeAlias, TypeVar
 
 from shelld_client import calls
 from shelld_client.calls import Call
-from shelld_client.errors import DaemonExited, ShellNotFound, ShuttingDown
+from shelld_client.errors import DaemonExited, ShellError, ShellNotFound, ShuttingDown
 from shelld_protocol.event_methods import Event, ExitEvent, OutputEvent
 
 T = TypeVar("T")
@@ -36,11 +37,20 @@ class AsyncOutputReader:
     Together, the events in `ready` have all output of the command, in order. If a call is cancelled
     or raises an exception, repeat the call with the same event. The new call does the remaining
     steps.
+
+    `may_go_on` says whether the client may reach the daemon again after an error.
     """
 
-    def __init__(self, request: AsyncRequest, *, strip: bool | None) -> None:
+    def __init__(
+        self,
+        request: AsyncRequest,
+        may_go_on: Callable[[ShellError], bool],
+        *,
+        strip: bool | None,
+    ) -> None:
         self.ready: collections.deque[OutputEvent] = collections.deque()
         self._request = request
+        self._may_go_on = may_go_on
         self._strip = strip
         self._ends: dict[StreamName, int] = {"stdout": 0, "stderr": 0}
 
@@ -66,7 +76,9 @@ class AsyncOutputReader:
             call = calls.output_at(event.bash_id, stream, start, size, strip=self._strip)
             try:
                 part = calls.output_event(event, stream, await self._request(call))
-            except (ShellNotFound, ShuttingDown, DaemonExited):
+            except (ShellNotFound, ShuttingDown, DaemonExited) as error:
+                if self._may_go_on(error):
+                    raise
                 # The daemon no longer keeps the output, or the daemon ends or has ended.
                 part = calls.lost_output(event, stream, start, end)
             kept_from = part.start + part.dropped

@@ -73,6 +73,7 @@ class AsyncJob(AsyncItems[Event]):
         begin: AsyncBegin,
         request: AsyncRequest,
         finish: AsyncRequest,
+        may_go_on: Callable[[ShellError], bool],
         call: Call[AnyBashResult],
     ) -> None:
         """Create a job that has not started.
@@ -85,7 +86,8 @@ class AsyncJob(AsyncItems[Event]):
         self._call = call
         self._started: BackgroundResult | None = None
         self._is_over = False
-        self._output = AsyncOutputReader(request, strip=call.params.get("strip_ansi"))
+        strip = call.params.get("strip_ansi")
+        self._output = AsyncOutputReader(request, may_go_on, strip=strip)
         # The event that was received but not yet returned, because the skipped output before it
         # must be read first.
         self._event: Event | None = None

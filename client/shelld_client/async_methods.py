@@ -26,7 +26,7 @@ from shelld_client.call_options import (
     StreamOptions,
 )
 from shelld_client.calls import Call
-from shelld_client.errors import InvalidParams, MessageTooLarge
+from shelld_client.errors import InvalidParams, MessageTooLarge, ShellError
 from shelld_protocol.about import ServerInfoResult
 from shelld_protocol.event_methods import OutputEvent
 from shelld_protocol.input_methods import ResizeShellResult, WriteStdinResult
@@ -86,6 +86,13 @@ class AsyncMethods:
         A client that restarts daemons overrides this method to remember the result.
         """
         return call
+
+    def _may_go_on(self, error: ShellError) -> bool:
+        """Return whether a later call may reach the same daemon after `error`.
+
+        A client that attaches again overrides this method.
+        """
+        return False
 
     def _repeatable(self, options: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the options of a subscription.
@@ -218,7 +225,7 @@ class AsyncMethods:
         the command is killed.
         """
         call = calls.followed_bash(command, options, ["output", "exit"])
-        return AsyncOutputStream(self._begin, self._request, self._noted(call))
+        return AsyncOutputStream(self._begin, self._request, self._may_go_on, self._noted(call))
 
     def start(self, command: str, **options: Unpack[BashOptions]) -> AsyncJob:
         """Run a command in the background.
@@ -226,7 +233,7 @@ class AsyncMethods:
         Use the job with ``async with``. When the block is left, the job is killed.
         """
         call = calls.followed_bash(command, {**options, "run_in_background": True}, None)
-        return AsyncJob(self._begin, self._request, self._finish, call)
+        return AsyncJob(self._begin, self._request, self._finish, self._may_go_on, call)
 
     async def kill_shell(self, shell_id: str, **options: Unpack[KillOptions]) -> KillShellResult:
         """Kill a shell and every process it started."""

@@ -8,7 +8,7 @@ and all processes of the command.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Generic, Protocol, Self, TypeVar
 
@@ -268,6 +268,7 @@ class AsyncOutputStream(_Iteration[OutputEvent | BashResult | BackgroundResult])
         self,
         begin: AsyncBegin,
         request: AsyncRequest,
+        may_go_on: Callable[[ShellError], bool],
         call: Call[AnyBashResult],
     ) -> None:
         super().__init__(begin)
@@ -281,7 +282,8 @@ class AsyncOutputStream(_Iteration[OutputEvent | BashResult | BackgroundResult])
         self._exit: ExitEvent | None = None
         # The subscription of the last event.
         self._subscription = ""
-        self._output = AsyncOutputReader(request, strip=call.params.get("strip_ansi"))
+        strip = call.params.get("strip_ansi")
+        self._output = AsyncOutputReader(request, may_go_on, strip=strip)
 
     async def __aenter__(self) -> Self:
         return self

@@ -381,6 +381,9 @@ class AsyncClient(SpawnedClient, AsyncMethods):
     def _noted(self, call: Call[T]) -> Call[T]:
         return call._replace(note=partial(self._memory.note, call)) if self._restarts else call
 
+    def _may_go_on(self, error: ShellError) -> bool:
+        return self._reconnect is not None and may_go_on(error)
+
     def _repeatable(self, options: Mapping[str, Any]) -> Mapping[str, Any]:
         return options if self._reconnect is None else calls.repeatable(options)
 

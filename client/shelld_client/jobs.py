@@ -68,6 +68,7 @@ class Job(Items[Event]):
         begin: Begin,
         request: Request,
         finish: Request,
+        may_go_on: Callable[[ShellError], bool],
         call: Call[AnyBashResult],
     ) -> None:
         """Create a job that has not started.
@@ -80,7 +81,8 @@ class Job(Items[Event]):
         self._call = call
         self._started: BackgroundResult | None = None
         self._is_over = False
-        self._output = OutputReader(request, strip=call.params.get("strip_ansi"))
+        strip = call.params.get("strip_ansi")
+        self._output = OutputReader(request, may_go_on, strip=strip)
         # The event that was received but not yet returned, because the skipped output before it
         # must be read first.
         self._event: Event | None = None

@@ -23,7 +23,7 @@ from shelld_client.call_options import (
     StreamOptions,
 )
 from shelld_client.calls import Call
-from shelld_client.errors import InvalidParams, MessageTooLarge
+from shelld_client.errors import InvalidParams, MessageTooLarge, ShellError
 from shelld_client.jobs import Job
 from shelld_client.ongoing import Ongoing
 from shelld_client.streams import EventStream, OutputStream
@@ -86,6 +86,13 @@ class Methods:
         A client that restarts daemons overrides this method to remember the result.
         """
         return call
+
+    def _may_go_on(self, error: ShellError) -> bool:
+        """Return whether a later call may reach the same daemon after `error`.
+
+        A client that attaches again overrides this method.
+        """
+        return False
 
     def _repeatable(self, options: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the options of a subscription.
@@ -216,7 +223,7 @@ class Methods:
         the command is killed.
         """
         call = calls.followed_bash(command, options, ["output", "exit"])
-        return OutputStream(self._begin, self._request, self._noted(call))
+        return OutputStream(self._begin, self._request, self._may_go_on, self._noted(call))
 
     def start(self, command: str, **options: Unpack[BashOptions]) -> Job:
         """Run a command in the background.
@@ -224,7 +231,7 @@ class Methods:
         Use the job with ``with``. When the block is left, the job is killed.
         """
         call = calls.followed_bash(command, {**options, "run_in_background": True}, None)
-        return Job(self._begin, self._request, self._finish, call)
+        return Job(self._begin, self._request, self._finish, self._may_go_on, call)
 
     def kill_shell(self, shell_id: str, **options: Unpack[KillOptions]) -> KillShellResult:
         """Kill a shell and every process it started."""

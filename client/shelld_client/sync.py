@@ -186,6 +186,9 @@ class Client(SpawnedClient, Methods):
                 raise copy.copy(link.failure)
             self._attach_again(self._reconnect, link.failure)
 
+    def _may_go_on(self, error: ShellError) -> bool:
+        return self._reconnect is not None and may_go_on(error)
+
     def _repeatable(self, options: Mapping[str, Any]) -> Mapping[str, Any]:
         return options if self._reconnect is None else calls.repeatable(options)
 

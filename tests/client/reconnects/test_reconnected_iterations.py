@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import pytest
 
-from both_clients import Attach
+from both_clients import Attach, Shell
 from lasting import Lasting
 from lost_connections import (
     ON_ALL_LOOPS,
@@ -24,7 +24,7 @@ from lost_connections import (
     lose_connection,
     occupied,
 )
-from shelld_client import ExitEvent, OutputEvent, PromptEvent, ShellError
+from shelld_client import DaemonExited, ExitEvent, OutputEvent, PromptEvent, ShellError
 from shelld_client.async_ongoing import AsyncOngoing
 from shelld_client.mailbox import End
 from shelld_client.ongoing import Ongoing
@@ -247,6 +247,57 @@ async def test_job_left_without_a_connection_is_killed(attached: Attached, user:
                     read = await shell.bash_output(job.id, until="exit", wait=10_000)
                     break
         assert read.status == "killed"
+
+
+async def open_and_wait_for_output(shell: Shell, gate: Gate, bash_id: str) -> None:
+    """Let a command write its next output, and wait until earlier subscriptions have sent it."""
+    async with shell.events(bash_id=bash_id, events=["output"]) as others:
+        await anext(others)
+        gate.open()
+        # When this subscription has sent the output, an earlier one has done so, too.
+        await anext(others)
+
+
+@pytest.mark.usefixtures("hurry")
+async def test_job_reads_skipped_output_although_attempts_to_attach_have_failed(
+    attached: Attached, user: Lasting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The client holds no output, so it must read all output from the daemon.
+    monkeypatch.setattr("shelld_client.mailbox.MAX_HELD_CHARACTERS", -1)
+    async with attached() as shell:
+        gate = Gate(tmp_path / "gate")
+        async with shell.start(f"echo one; {gate.wait}; echo two; sleep 300") as job:
+            assert (await anext(job)).text == "one\n"
+            await open_and_wait_for_output(shell, gate, job.id)
+            with occupied(user, shell):
+                await has_lost_connection(shell)
+                for _ in range(2):
+                    with pytest.raises(DaemonExited):
+                        await anext(job)
+            with anyio.fail_after(60):
+                while True:
+                    with suppress(ShellError):
+                        await shell.ping()
+                        break
+            event = await anext(job)
+            assert (event.text, event.dropped) == ("two\n", 0)
+
+
+@pytest.mark.usefixtures("hurry")
+async def test_stream_tells_no_output_as_lost_that_the_daemon_keeps(
+    attached: Attached, user: Lasting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shelld_client.mailbox.MAX_HELD_CHARACTERS", -1)
+    async with attached() as shell:
+        gate = Gate(tmp_path / "gate")
+        command = f"echo one; {gate.wait}; echo two; sleep 300"
+        async with shell.stream(command, idempotency_key="1") as stream:
+            event = await anext(stream)
+            await open_and_wait_for_output(shell, gate, event.bash_id)
+            with occupied(user, shell):
+                await has_lost_connection(shell)
+                with pytest.raises(DaemonExited):
+                    await anext(stream)
 
 
 async def test_job_with_a_key_starts_although_the_answer_was_lost(
