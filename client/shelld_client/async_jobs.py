@@ -23,7 +23,6 @@ from shelld_client.async_streams import AsyncBegin, AsyncItems
 from shelld_client.call_options import KillOptions, ReadOptions, ScreenOptions, TypingOptions
 from shelld_client.calls import AnyBashResult, Call
 from shelld_client.errors import (
-    InvalidParams,
     JobEnded,
     ProtocolError,
     ShellError,
@@ -89,14 +88,13 @@ class AsyncJob(AsyncItems[Event]):
         strip = call.params.get("strip_ansi")
         self._output = AsyncOutputReader(request, may_go_on, strip=strip)
         # The event that was received but not yet returned, because the skipped output before it
-        # must be read first.
+        # must be read first; or the beginning of the subscription, before which output may have
+        # been written.
         self._event: Event | None = None
-        # The subscription of the last received event, and the event's number. None if a new
-        # subscription must begin.
-        self._reached: tuple[str, int] | None = None
-        # The first tells whether the connection of `_listening` was lost, the second whether
-        # `_listening` continues an earlier subscription.
-        self._is_lost = self._is_continued = False
+        # The params of the subscription, or None before it begins. `from_seq` is the number of the
+        # last event that was received, so the same call continues the subscription after a lost
+        # connection.
+        self._subscribed: dict[str, Any] | None = None
         # The offsets in stdout and stderr from which `output` reads and `wait_for` searches.
         self._unread = (0, 0)
         self._unsearched = (0, 0)
@@ -313,10 +311,10 @@ class AsyncJob(AsyncItems[Event]):
         while not self._is_over:
             if self._output.ready:
                 return self._output.ready.popleft()
-            if self._listening is None or self._is_lost:
-                # Subscribe only when the iteration begins. Otherwise, events would pile up if
-                # nobody iterates over the job.
-                self._listening = await self._listen(self._listening)
+            if self._listening is None:
+                # Subscribe only when the iteration begins. Otherwise, events would pile up for a
+                # job over which nobody iterates.
+                self._listening = await self._listen()
             if self._event is None:
                 self._event = await self._receive(self._listening)
             if (event := self._event) is None:
@@ -335,58 +333,54 @@ class AsyncJob(AsyncItems[Event]):
             return event
         raise StopAsyncIteration
 
-    async def _listen(self, lost: AsyncOngoing | None) -> AsyncOngoing:
-        """Subscribe to the events of the job.
+    async def _listen(self) -> AsyncOngoing:
+        """Subscribe to the events of the job, or continue the subscription.
 
-        `lost` is the earlier request, whose connection was lost. If an event has arrived, continue
-        the subscription after this event, because a new subscription would send the present prompt
-        again.
+        Another subscription would send the present prompt again.
         """
-        reached = None if lost is None else self._reached
-        if reached is None:
+        if self._subscribed is None:
             strip = self._call.params.get("strip_ansi")
-            params = {"bash_id": self.id, "events": _EVENTS, "strip_ansi": strip}
-        else:
-            params = {"subscription": reached[0], "from_seq": reached[1]}
-        listening = await self._begin(calls.subscribe(params))
-        if lost is not None and reached is None:
-            lost.end()
-        elif lost is not None:
-            lost.leave_to_next()
-        self._reached, self._is_continued, self._is_lost = reached, reached is not None, False
-        return listening
+            options = {"bash_id": self.id, "events": _EVENTS, "strip_ansi": strip}
+            self._subscribed = dict(calls.repeatable(options))
+        return await self._begin(calls.subscribe(self._subscribed))
 
     async def _receive(self, ongoing: AsyncOngoing) -> Event | None:
-        """Return the next event, or None for the answer to the subscription."""
+        """Return the next event, or None if there is none yet."""
         item = await ongoing.next()
         if ongoing.can_be_continued(item.error if isinstance(item, End) else item):
-            self._is_lost = True
+            ongoing.leave_to_next()
+            self._listening = None
             return None
+        assert self._subscribed is not None
         if isinstance(item, ShellError):
             # The job has no subscription now. So the next call of `_next` subscribes again.
             self._listening = None
-            if self._is_continued and isinstance(item, InvalidParams) and self._reached:
-                # The daemon no longer keeps all events after the last one. A new subscription
-                # sends the present prompt, and the output can be read.
-                ongoing.send_only(calls.unsubscribe(self._reached[0]))
-                return None
-            raise item
+            kept_after = calls.kept_after(item)
+            if kept_after in (None, self._subscribed["from_seq"]):
+                raise item
+            # The daemon no longer keeps all events after the last one. The output can be read.
+            self._subscribed["from_seq"] = kept_after
+            return None
         if isinstance(item, End):
             if not self._is_over:
                 raise item.why
             return None
         if not isinstance(item, Event):
             return None
-        self._reached = item.subscription, item.seq
+        self._subscribed["from_seq"] = item.seq
         return item
 
-    def _next_has_failed(self) -> None:
-        ongoing = self._listening
-        if ongoing is not None and ongoing.may_lose_items and not self._is_over:
-            # An interrupt may have lost an event. If the job subscribes again, it gets this event
-            # again.
-            self._listening = self._event = self._reached = None
-            ongoing.end()
+    def _next_has_failed(self, error: BaseException) -> None:
+        ongoing, listening = self._ongoing, self._listening
+        if ongoing is None or not ongoing.may_lose_items or self._is_over:
+            return
+        if listening is None and isinstance(error, ShellError):
+            # Nobody was listening, so no event is lost.
+            return
+        # An interrupt may have lost an event. A new subscription of this job gets this event again.
+        self._listening = self._event = self._subscribed = None
+        if listening is not None:
+            listening.end()
 
 
 def _give_up_at(timeout: float | None) -> float:

@@ -66,8 +66,8 @@ class AsyncItems(Generic[T]):
             self._is_taking = True
             try:
                 return await self._next()
-            except BaseException:
-                self._next_has_failed()
+            except BaseException as error:
+                self._next_has_failed(error)
                 raise
             finally:
                 self._is_taking = False
@@ -97,7 +97,7 @@ class AsyncItems(Generic[T]):
     async def _next(self) -> T:
         raise NotImplementedError
 
-    def _next_has_failed(self) -> None:
+    def _next_has_failed(self, error: BaseException) -> None:
         """Handle an exception of `_next`, which is an error, a cancellation or an interrupt."""
 
 
@@ -302,7 +302,7 @@ class AsyncOutputStream(_Iteration[OutputEvent | BashResult | BackgroundResult])
         # repeats them.
         self._ongoing = None
 
-    def _next_has_failed(self) -> None:
+    def _next_has_failed(self, error: BaseException) -> None:
         # An interrupt may have lost an item, even the last item. So no caller may wait for another
         # item.
         self.end()

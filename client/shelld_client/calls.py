@@ -16,7 +16,7 @@ from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar, cast
 import msgspec
 
 from shelld_client.call_options import OnOutput
-from shelld_client.errors import CommandFailed, ProtocolError, refused_here
+from shelld_client.errors import CommandFailed, ProtocolError, ShellError, refused_here
 from shelld_client.results import decode_result
 from shelld_protocol.about import ServerInfoResult
 from shelld_protocol.encoding import PLAIN
@@ -221,6 +221,15 @@ def repeatable(options: Mapping[str, Any]) -> Mapping[str, Any]:
         return options
     from_seq = options.get("from_seq")
     return {**options, "idempotency_key": urandom(16).hex(), "from_seq": from_seq or 0}
+
+
+def kept_after(error: ShellError) -> int | None:
+    """Return the lowest number after which a subscription can continue, from the error that refuses
+    another number. Return None for other errors.
+    """
+    available = error.data.get("available")
+    kept = cast("dict[str, object]", available).get("from") if isinstance(available, dict) else None
+    return kept if isinstance(kept, int) else None
 
 
 def with_time_left(call: Call[T], elapsed_s: float) -> Call[T]:

@@ -62,8 +62,8 @@ class Items(Generic[T]):
             self._is_taking = True
             try:
                 return self._next()
-            except BaseException:
-                self._next_has_failed()
+            except BaseException as error:
+                self._next_has_failed(error)
                 raise
             finally:
                 self._is_taking = False
@@ -93,7 +93,7 @@ class Items(Generic[T]):
     def _next(self) -> T:
         raise NotImplementedError
 
-    def _next_has_failed(self) -> None:
+    def _next_has_failed(self, error: BaseException) -> None:
         """Handle an exception of `_next`, which is an error, a cancellation or an interrupt."""
 
 
@@ -298,7 +298,7 @@ class OutputStream(_Iteration[OutputEvent | BashResult | BackgroundResult]):
         # repeats them.
         self._ongoing = None
 
-    def _next_has_failed(self) -> None:
+    def _next_has_failed(self, error: BaseException) -> None:
         # An interrupt may have lost an item, even the last item. So no caller may wait for another
         # item.
         self.end()

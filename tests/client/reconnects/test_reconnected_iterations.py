@@ -105,6 +105,14 @@ async def test_iteration_over_a_job_goes_on(attached: Attached) -> None:
         assert text == "".join(f"{number}\n" for number in range(1, 41))
 
 
+async def has_sent_prompt(shell: Shell, bash_id: str) -> None:
+    """Wait until earlier subscriptions have sent the present prompt of a shell."""
+    for _ in range(2):
+        # When this subscription has sent the prompt, an earlier one has done so, too.
+        async with shell.events(bash_id=bash_id, events=["prompt"]) as others:
+            assert isinstance(await anext(others), PromptEvent)
+
+
 async def test_iteration_over_a_job_gets_a_prompt_only_once(attached: Attached) -> None:
     prompts = list[str]()
     async with attached() as shell, anyio.create_task_group() as tasks:
@@ -115,10 +123,7 @@ async def test_iteration_over_a_job_gets_a_prompt_only_once(attached: Attached) 
                 lose_connection(shell)
                 while await generation_of(shell) == before:
                     await anyio.sleep(0.01)
-                for _ in range(2):
-                    # When this subscription has sent the prompt, an earlier one has done so, too.
-                    async with shell.events(bash_id=job.id, events=["prompt"]) as others:
-                        assert isinstance(await anext(others), PromptEvent)
+                await has_sent_prompt(shell, job.id)
             await job.write("1\n")
 
         command = "read -rp 'One? ' a; echo; read -rp 'Two? ' b"
@@ -131,6 +136,49 @@ async def test_iteration_over_a_job_gets_a_prompt_only_once(attached: Attached) 
                     if event.prompt.text == "Two?":
                         break
     assert prompts == ["One?", "Two?"]
+
+
+@pytest.mark.usefixtures("hurry")
+async def test_job_gets_a_prompt_only_once_although_attempts_to_attach_have_failed(
+    attached: Attached, user: Lasting
+) -> None:
+    command = "read -rp 'One? ' a; echo; read -rp 'Two? ' b"
+    async with attached() as shell, shell.start(command, tty=True) as job:
+
+        async def prompt() -> str:
+            while True:
+                event = await anext(job)
+                if isinstance(event, PromptEvent) and event.prompt is not None:
+                    return event.prompt.text
+
+        assert await prompt() == "One?"
+        with occupied(user, shell):
+            await has_lost_connection(shell)
+            with pytest.raises(DaemonExited):
+                await prompt()
+        with anyio.fail_after(60):
+            while True:
+                with suppress(ShellError):
+                    await shell.ping()
+                    break
+
+        async def answer() -> None:
+            await has_sent_prompt(shell, job.id)
+            await job.write("1\n")
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(answer)
+            assert await prompt() == "Two?"
+
+
+async def test_subscription_of_a_job_begins_once_although_its_answer_was_lost(
+    attached: Attached,
+) -> None:
+    async with attached() as shell, shell.start("echo one; sleep 300") as job:
+        await lose_answer(shell, job.__anext__)
+        async with shell.events(events=["exit"]) as events:
+            # After the number of the subscription, a name has a mark of eight characters.
+            assert events.subscription[:-8] == "sub_2"
 
 
 async def test_iteration_over_a_job_leaves_no_subscription_behind(
