@@ -65,6 +65,26 @@ class AsyncOutputReader:
         if event.text or event.dropped:
             self.ready.append(event)
 
+    async def catch_up(self, event: Event) -> bool:
+        """Read output that was written before this call. Copy the ids of `event`.
+
+        Return False if there is more.
+        """
+        offsets = {f"{name}_offset": end for name, end in self._ends.items()}
+        options = {**offsets, "max_bytes": _GAP_BYTES, "strip_ansi": self._strip}
+        try:
+            read = await self._request(calls.bash_output(event.bash_id, options))
+        except (ShellNotFound, ShuttingDown, DaemonExited) as error:
+            if self._may_go_on(error):
+                raise
+            return True
+        for name, end in self._ends.items():
+            part = calls.output_event(event, name, read)
+            if part.end > end:
+                self._ends[name] = part.end
+                self.ready.append(part)
+        return not read.more
+
     async def take_end(self, event: ExitEvent) -> None:
         await self._fill(event, "stdout", event.stdout_bytes)
         await self._fill(event, "stderr", event.stderr_bytes)

@@ -323,6 +323,11 @@ class AsyncJob(AsyncItems[Event]):
                 await self._output.take(event)
                 self._event = None
                 continue
+            if event.seq == 0:
+                # A subscription sends only output that no plain read has returned.
+                if await self._output.catch_up(event):
+                    self._event = None
+                continue
             if isinstance(event, ExitEvent):
                 await self._output.take_end(event)
                 if self._output.ready:
@@ -345,7 +350,10 @@ class AsyncJob(AsyncItems[Event]):
         return await self._begin(calls.subscribe(self._subscribed))
 
     async def _receive(self, ongoing: AsyncOngoing) -> Event | None:
-        """Return the next event, or None if there is none yet."""
+        """Return the next event, or None if there is none yet.
+
+        The beginning of the subscription is an event with the number 0.
+        """
         item = await ongoing.next()
         if ongoing.can_be_continued(item.error if isinstance(item, End) else item):
             ongoing.leave_to_next()
@@ -366,7 +374,7 @@ class AsyncJob(AsyncItems[Event]):
                 raise item.why
             return None
         if not isinstance(item, Event):
-            return None
+            return None if self._subscribed["from_seq"] else calls.beginning(self._call, item)
         self._subscribed["from_seq"] = item.seq
         return item
 

@@ -56,7 +56,7 @@ from shelld_protocol.shell_methods import (
     OutputRange,
     ShellInfo,
 )
-from shelld_protocol.structs import Empty, ResourceLimits
+from shelld_protocol.structs import DEFAULT_SESSION, Empty, ResourceLimits
 from shelld_protocol.target_methods import (
     AddTargetResult,
     ListTargetsResult,
@@ -210,6 +210,23 @@ def read_screen(bash_id: str, options: Mapping[str, Any]) -> Call[ReadScreenResu
 
 def subscribe(params: Mapping[str, Any]) -> Call[SubscribeResult]:
     return Call("subscribe", _given(**params), _decoder(SubscribeResult))
+
+
+def beginning(started: Call[Any], answer: bytes) -> Event:
+    """Return an event with the number 0, which stands for the beginning of a subscription.
+
+    `answer` is the answer to `subscribe` about the shell that `started` has started. Raises
+    `ProtocolError`.
+    """
+    result = _decode(SubscribeResult, answer)
+    bash_id = result.bash_id or ""
+    return Event(
+        subscription=result.subscription,
+        seq=0,
+        bash_id=bash_id,
+        session=started.params.get("session", DEFAULT_SESSION),
+        target=bash_id.rpartition(":")[0] or None,
+    )
 
 
 def repeatable(options: Mapping[str, Any]) -> Mapping[str, Any]:

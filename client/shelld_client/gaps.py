@@ -61,6 +61,26 @@ class OutputReader:
         if event.text or event.dropped:
             self.ready.append(event)
 
+    def catch_up(self, event: Event) -> bool:
+        """Read output that was written before this call. Copy the ids of `event`.
+
+        Return False if there is more.
+        """
+        offsets = {f"{name}_offset": end for name, end in self._ends.items()}
+        options = {**offsets, "max_bytes": _GAP_BYTES, "strip_ansi": self._strip}
+        try:
+            read = self._request(calls.bash_output(event.bash_id, options))
+        except (ShellNotFound, ShuttingDown, DaemonExited) as error:
+            if self._may_go_on(error):
+                raise
+            return True
+        for name, end in self._ends.items():
+            part = calls.output_event(event, name, read)
+            if part.end > end:
+                self._ends[name] = part.end
+                self.ready.append(part)
+        return not read.more
+
     def take_end(self, event: ExitEvent) -> None:
         self._fill(event, "stdout", event.stdout_bytes)
         self._fill(event, "stderr", event.stderr_bytes)

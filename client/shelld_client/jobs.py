@@ -318,6 +318,11 @@ class Job(Items[Event]):
                 self._output.take(event)
                 self._event = None
                 continue
+            if event.seq == 0:
+                # A subscription sends only output that no plain read has returned.
+                if self._output.catch_up(event):
+                    self._event = None
+                continue
             if isinstance(event, ExitEvent):
                 self._output.take_end(event)
                 if self._output.ready:
@@ -340,7 +345,10 @@ class Job(Items[Event]):
         return self._begin(calls.subscribe(self._subscribed))
 
     def _receive(self, ongoing: Ongoing) -> Event | None:
-        """Return the next event, or None if there is none yet."""
+        """Return the next event, or None if there is none yet.
+
+        The beginning of the subscription is an event with the number 0.
+        """
         item = ongoing.next()
         if ongoing.can_be_continued(item.error if isinstance(item, End) else item):
             ongoing.leave_to_next()
@@ -361,7 +369,7 @@ class Job(Items[Event]):
                 raise item.why
             return None
         if not isinstance(item, Event):
-            return None
+            return None if self._subscribed["from_seq"] else calls.beginning(self._call, item)
         self._subscribed["from_seq"] = item.seq
         return item
 

@@ -42,6 +42,27 @@ async def test_iteration_over_a_job_has_prompts_and_the_end(spawn: Spawn) -> Non
         assert found[-1].exit_code == 4
 
 
+async def test_iteration_over_a_job_yields_output_that_others_have_read(spawn: Spawn) -> None:
+    command = "echo log >&2; echo ready; sleep 300"
+    async with spawn() as shell, shell.start(command) as job:
+        await shell.bash_output(job.id, wait=60_000, until="match", pattern="ready")
+        found = {(event.stream, event.text) for event in [await anext(job), await anext(job)]}
+        assert found == {("stdout", "ready\n"), ("stderr", "log\n")}
+
+
+async def test_iteration_over_a_job_yields_all_of_much_output_that_others_have_read(
+    spawn: Spawn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("gaps", "async_gaps"):
+        monkeypatch.setattr(f"shelld_client.{module}._GAP_BYTES", 1_000)
+    expected, text = "".join(f"{number}\n" for number in range(2_000)), ""
+    async with spawn() as shell, shell.start("seq 0 1999; sleep 300") as job:
+        await shell.bash_output(job.id, wait=60_000, until="match", pattern="1999")
+        while len(text) < len(expected):
+            text += (await anext(job)).text
+    assert text == expected
+
+
 async def test_job_that_cannot_start_raises(spawn: Spawn) -> None:
     async with spawn() as shell:
         with pytest.raises(CommandBlocked):
