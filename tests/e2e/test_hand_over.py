@@ -85,6 +85,24 @@ def test_repeated_call_is_handed_over(daemon: RawDaemon, name: str) -> None:
     assert "is in the background already" in error["message"]
 
 
+def test_repeated_call_of_a_command_that_is_being_killed_is_not_handed_over(
+    daemon: RawDaemon,
+) -> None:
+    command = "trap 'echo term' TERM; echo ready; while :; do sleep 0.1; done"
+    params = {"command": command, "idempotency_key": "being killed"}
+    bash_id = daemon.bash(**params, run_in_background=True)["bash_id"]
+    wait = {"bash_id": bash_id, "until": "match", "wait": 60_000}
+    daemon.call("bash_output", {**wait, "pattern": "ready"})
+    repeated = daemon.request("bash", params)
+    killed = daemon.request("kill_shell", {"shell_id": bash_id, "grace": 60_000})
+    daemon.call("bash_output", {**wait, "pattern": "term"})
+    error = daemon.answer(daemon.request("background", {"bash_id": bash_id}))["error"]
+    assert "is being ended" in error["message"]
+    daemon.call("kill_shell", {"shell_id": bash_id, "signal": "KILL"})
+    daemon.answer(killed)
+    assert daemon.answer(repeated)["result"]["status"] == "killed"
+
+
 def test_request_is_found_before_its_command_starts(daemon: RawDaemon) -> None:
     # Both messages arrive at once.
     for number in range(20):

@@ -72,6 +72,9 @@ class SeenPrompt(NamedTuple):
 class Owner(Protocol):
     """An object that owns a shell's processes and pipes."""
 
+    @property
+    def is_being_ended(self) -> bool: ...
+
     def begin_kill(
         self, number: int | None, grace_ms: int, event: ShellEvent, reason: EndReason | None = None
     ) -> None: ...
@@ -308,11 +311,13 @@ class Shell:
     def hand_over_repeats(self) -> bool:
         """Let all repeated calls that wait for the command to end return now.
 
-        Returns False if no call waits.
+        Returns False if the command has ended, or is being ended.
         """
+        if self.owner is None or self.has_ended or self.owner.is_being_ended:
+            return False
         self.hand_overs += 1
         self.notify()
-        return self.repeats > 0
+        return True
 
     def catch_up(self) -> None:
         """Store all output that was written before this call. Does not wait."""
