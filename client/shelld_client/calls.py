@@ -56,7 +56,7 @@ from shelld_protocol.shell_methods import (
     OutputRange,
     ShellInfo,
 )
-from shelld_protocol.structs import DEFAULT_SESSION, Empty, ResourceLimits
+from shelld_protocol.structs import DEFAULT_SESSION, MAX_WAIT_MS, Empty, ResourceLimits
 from shelld_protocol.target_methods import (
     AddTargetResult,
     ListTargetsResult,
@@ -255,7 +255,8 @@ def with_time_left(call: Call[T], elapsed_s: float) -> Call[T]:
     Otherwise, the wait of a repeated call would begin again after each lost connection.
     """
     wait, elapsed_ms = call.params.get("wait"), int(elapsed_s * 1000)
-    if not isinstance(wait, int) or not elapsed_ms:
+    # Leave a value that the daemon refuses.
+    if type(wait) is not int or not 0 < wait <= MAX_WAIT_MS or not elapsed_ms:
         return call
     return call._replace(params={**call.params, "wait": max(0, wait - elapsed_ms)})
 

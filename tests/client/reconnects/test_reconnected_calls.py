@@ -392,6 +392,18 @@ async def test_cancelled_call_that_was_never_sent_starts_nothing(
                     break
 
 
+@pytest.mark.parametrize("wait", [-1, 600_001, True, None, "1"])
+def test_wait_that_the_daemon_refuses_stays(wait: Any) -> None:
+    call = calls.bash_output("shell_1", {"stdout_offset": 0, "wait": wait})
+    assert calls.with_time_left(call, 5.0) is call
+
+
+@pytest.mark.parametrize(("wait", "left"), [(600_000, 595_000), (5_001, 1), (5_000, 0), (1, 0)])
+def test_repeated_wait_lasts_for_the_rest_of_its_time(wait: int, left: int) -> None:
+    call = calls.bash_output("shell_1", {"stdout_offset": 0, "wait": wait})
+    assert calls.with_time_left(call, 5.0).params["wait"] == left
+
+
 async def test_background_start_that_is_cancelled_while_it_is_repeated_goes_on(
     user: Lasting,
 ) -> None:
