@@ -392,9 +392,10 @@ class AsyncJob(AsyncItems[Event]):
 
 
 def _give_up_at(timeout: float | None) -> float:
-    """Return the time (of time.monotonic()) at which to give up. Raises TypeError, ValueError."""
-    if timeout is not None and (isinstance(timeout, bool) or not isinstance(timeout, int | float)):
-        raise TypeError("timeout must be a number of seconds, or None")
+    """Return the time (of time.monotonic()) at which to give up.
+
+    Raises TypeError or ValueError if `timeout` is no number.
+    """
     if timeout is not None and math.isnan(timeout):
         raise ValueError("timeout must be a number of seconds, not NaN")
     return time.monotonic() + (math.inf if timeout is None else timeout)

@@ -1,9 +1,9 @@
 /**
  * Refuses params that JSON does not have, or that the daemon could not read.
  *
- * `JSON.stringify` would turn NaN and infinity into null, which stands for a default, would leave out
- * functions and the content of a Map, and refuses a bigint without a name. The daemon's error about a message that it cannot read does not name the
- * request.
+ * `JSON.stringify` would turn NaN and infinity into null, which stands for a default. It would leave
+ * out functions and the content of a Map. It refuses a bigint, but does not name the param. If the
+ * daemon cannot read a message, its error does not name the request.
  */
 
 import { ShelldError } from "./errors.js";
