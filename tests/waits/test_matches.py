@@ -98,7 +98,10 @@ def test_first_matching_line_is_found_however_it_arrives(
             result.append(await found(shell, pattern))
         return result[0]
 
-    result = anyio.run(run)
+    with pytest.MonkeyPatch.context() as patch:
+        # A part of a line must not count as the line, even if the rest arrives late.
+        patch.setattr(matches, "_REST_OF_LINE_S", 3_600.0)
+        result = anyio.run(run)
     expected = first_match(data, pattern)
     if expected is None:
         assert result is None
@@ -156,7 +159,8 @@ async def test_long_line_is_cut_but_its_offsets_are_those_of_the_whole_line() ->
     assert (matched.start, matched.end) == (0, 10_001)
 
 
-async def test_rest_of_a_line_gets_time_to_arrive() -> None:
+async def test_rest_of_a_line_gets_time_to_arrive(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(matches, "_REST_OF_LINE_S", 3_600.0)
     shell = a_shell()
     seen: list[Matched | None] = []
 
