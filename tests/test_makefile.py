@@ -20,7 +20,7 @@ def installed_by(target: str, tmp_path: Path) -> list[str]:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=20,
+        timeout=100,
         check=True,
     ).stdout
     return [line.partition(" install ")[2] for line in shown.splitlines() if " pip install" in line]

@@ -51,7 +51,7 @@ def test_error_names_the_missing_extra(name: str) -> None:
         f"with Client.spawn() as shell: shell.{name}_tools()"
     )
     ended = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=50, check=False
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=100, check=False
     )
     extra = name.replace("_", "-")
     last = ended.stderr.splitlines()[-1]

@@ -351,7 +351,7 @@ def test_default_sigpipe_does_not_end_the_program(kind: str) -> None:
         [sys.executable, "-c", WITHOUT_SIGPIPE, kind, *peer(script)],
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=100,
         check=False,
     )
     assert program.stdout == "the daemon closed its input\nset() set()\n"

@@ -193,7 +193,7 @@ asyncio.run(main())
 @pytest.mark.parametrize("kind", FORGETFUL)
 def test_program_that_never_leaves_client_ends_daemon(kind: str) -> None:
     program = subprocess.run(  # noqa: PLW1510
-        [sys.executable, "-c", FORGETFUL[kind]], capture_output=True, text=True, timeout=50
+        [sys.executable, "-c", FORGETFUL[kind]], capture_output=True, text=True, timeout=100
     )
     pid = int(program.stdout)
     wait_for(lambda: not is_alive(pid), "the end of the daemon")
@@ -214,7 +214,7 @@ except RuntimeError as error:
 
 def test_a_call_on_another_event_loop_is_refused() -> None:
     program = subprocess.run(  # noqa: PLW1510
-        [sys.executable, "-c", LATE], capture_output=True, text=True, timeout=30
+        [sys.executable, "-c", LATE], capture_output=True, text=True, timeout=100
     )
     assert program.stdout == "the client was entered on another event loop\n"
 
@@ -243,7 +243,7 @@ async def pids_of_a_peer() -> AsyncGenerator[int, None]:
 @pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")
 async def test_an_abandoned_generator_cancels_nobody(anyio_backend: str) -> None:
     pids: list[int] = []
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         async for pid in pids_of_a_peer():
             pids.append(pid)
             break
@@ -302,7 +302,7 @@ asyncio.run(main())
 
 def test_cancelled_client_task_fails_its_calls() -> None:
     program = subprocess.run(  # noqa: PLW1510
-        [sys.executable, "-c", CANCELLING], capture_output=True, text=True, timeout=20
+        [sys.executable, "-c", CANCELLING], capture_output=True, text=True, timeout=100
     )
     assert program.stdout == "the client's task was cancelled\n"
 
@@ -327,7 +327,7 @@ asyncio.run(main())
 
 def test_client_task_cancelled_before_start_fails_calls() -> None:
     program = subprocess.run(  # noqa: PLW1510
-        [sys.executable, "-c", CANCELLED_AT_ONCE], capture_output=True, text=True, timeout=20
+        [sys.executable, "-c", CANCELLED_AT_ONCE], capture_output=True, text=True, timeout=100
     )
     assert program.stdout == "the client's task was cancelled\n"
 

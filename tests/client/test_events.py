@@ -238,7 +238,7 @@ async def test_last_event_ends_the_iteration_of_all_readers(spawn: Spawn, tmp_pa
             async def read() -> None:
                 found.append([type(each) async for each in events])
 
-            with anyio.fail_after(40):
+            with anyio.fail_after(60):
                 async with anyio.create_task_group() as tasks:
                     for _ in range(3):
                         tasks.start_soon(read)
@@ -309,7 +309,7 @@ async def test_nobody_can_iterate_before_the_entry_is_done() -> None:
     silent = peer("while read -r; do :; done")
     async with AsyncClient.spawn(silent) as shell:
         for iterator in (shell.events(), shell.start("true")):
-            with anyio.fail_after(40):
+            with anyio.fail_after(60):
                 async with anyio.create_task_group() as tasks:
                     tasks.start_soon(iterator.__aenter__)
                     await anyio.wait_all_tasks_blocked()

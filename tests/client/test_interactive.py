@@ -13,7 +13,7 @@ from shelld_client import CommandBlocked, InvalidParams, NotPossible, StdinClose
 
 async def screen_with(shell: Shell, bash_id: str, line: str) -> Any:
     """Return the first screen that shows a line."""
-    with anyio.fail_after(40):
+    with anyio.fail_after(60):
         while True:
             screen = await shell.read_screen(bash_id, wait=100)
             if line in screen.lines:

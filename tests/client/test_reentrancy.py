@@ -368,7 +368,7 @@ def test_a_program_that_abandons_a_generator_ends(end: str) -> None:
         [sys.executable, "-c", GENERATOR.format(end=end)],
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=100,
     )
     assert program.returncode == 0
     pid = int(program.stdout)
@@ -396,7 +396,7 @@ builtins.generator = generator
 
 def test_call_at_interpreter_exit_is_not_sent() -> None:
     program = subprocess.run(  # noqa: PLW1510
-        [sys.executable, "-c", AT_EXIT], capture_output=True, text=True, timeout=50
+        [sys.executable, "-c", AT_EXIT], capture_output=True, text=True, timeout=100
     )
     assert program.stdout == "bash is not sent: the interpreter is shutting down\n"
 

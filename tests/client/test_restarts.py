@@ -35,7 +35,7 @@ def kill(shell: AsyncClient) -> None:
 
 async def has_failed(shell: AsyncClient) -> None:
     """Wait until the client has noticed the death of its daemon."""
-    with anyio.fail_after(40):
+    with anyio.fail_after(60):
         while vars(shell)["_failure"] is None:
             await anyio.sleep(0.01)
 
@@ -273,7 +273,7 @@ async def test_client_can_be_left_during_a_start_that_hangs(
             vars(client)["_command"] = list(SILENT)
             scope = anyio.CancelScope()
             tasks.start_soon(call, scope)
-            with anyio.fail_after(40):
+            with anyio.fail_after(60):
                 while vars(client)["_child"].process.args != SILENT:
                     await anyio.sleep(0.01)
             if way == "cancel":

@@ -9,7 +9,7 @@ import pytest
 
 from both_clients import Spawn, is_over, text_of
 from shelld_client import BackgroundResult, CommandFailed, CommandTimedOut, OutputEvent
-from support import Gate
+from support import Gate, Mark
 
 
 async def test_check_raises_for_a_command_that_fails(spawn: Spawn) -> None:
@@ -43,9 +43,12 @@ async def test_on_output_gets_the_output_as_it_comes(spawn: Spawn, tmp_path: Pat
         assert (text_of(heard), text_of(heard, "stderr")) == (result.stdout, result.stderr)
         with pytest.raises(CommandFailed):
             await shell.bash("exit 4", on_output=on_output, check=True)
-        heard.clear()
-        with pytest.raises(CommandTimedOut):
-            await shell.bash("echo so far; sleep 300", on_output=heard.append, timeout=1_000)
+        mark = Mark(tmp_path)
+        for _ in mark.attempts():
+            heard.clear()
+            command = f"echo so far; {mark.touch}; sleep 300"
+            with pytest.raises(CommandTimedOut):
+                await shell.bash(command, on_output=heard.append, timeout=1_000)
         assert text_of(heard) == "so far\n"
 
 

@@ -160,7 +160,7 @@ def test_client_notices_a_peer_that_ends_before_the_first_call(
     class Slow(Pump):
         def start(self, timeout: float | None) -> None:
             super().start(timeout)
-            assert ended.wait(20)
+            assert ended.wait(60)
 
     class Told(Link):
         def _ended(self, error: ProtocolError | None) -> None:

@@ -29,7 +29,7 @@ from shelld_client import (
 )
 from shelld_client.async_mailbox import AsyncMailbox
 from shelld_client.mailbox import Mailbox
-from support import Gate, wait_for
+from support import Gate, Mark, wait_for
 
 
 async def test_stream_has_the_output_as_it_comes_and_then_the_result(
@@ -86,14 +86,17 @@ def test_stream_that_another_thread_ends_as_it_begins_stops() -> None:
         wait_for(lambda: not any(each.is_running for each in client.list_shells()))
 
 
-async def test_stream_of_a_timeout_has_the_output_first(spawn: Spawn) -> None:
+async def test_stream_of_a_timeout_has_the_output_first(spawn: Spawn, tmp_path: Path) -> None:
+    mark, items = Mark(tmp_path), list[Any]()
+    command = f"echo out; {mark.touch}; sleep 300"
     async with spawn() as shell:
-        items: list[Any] = []
-        with pytest.raises(CommandTimedOut) as caught:
-            async for item in shell.stream("echo out; sleep 300", timeout=1_000):
-                items.append(item)
+        for _ in mark.attempts():
+            items.clear()
+            with pytest.raises(CommandTimedOut) as caught:
+                async for item in shell.stream(command, timeout=1_000):
+                    items.append(item)
+            assert caught.value.result is not None
         assert text_of(items) == "out\n"
-        assert caught.value.result is not None
 
 
 @pytest.mark.slow
@@ -228,7 +231,7 @@ async def test_last_item_of_a_stream_ends_all_its_readers(spawn: Spawn, tmp_path
         async def read() -> None:
             found.append(await anext(stream, None))
 
-        with anyio.fail_after(40):
+        with anyio.fail_after(60):
             async with anyio.create_task_group() as tasks:
                 for _ in range(3):
                     tasks.start_soon(read)

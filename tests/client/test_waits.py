@@ -13,7 +13,7 @@ from shelld_client import BackgroundResult, BashResult, InvalidParams, Matched, 
 
 async def foreground(shell: Shell) -> Any:
     """Return the shell for which a call waits, once the shell runs."""
-    with anyio.fail_after(40):
+    with anyio.fail_after(60):
         while True:
             for each in await shell.list_shells():
                 if each.in_foreground and each.pid is not None:

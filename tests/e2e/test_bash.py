@@ -6,11 +6,12 @@ import contextlib
 import os
 import signal
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from support import Gate, RawDaemon, altered_daemon, is_alive, raw_daemon, wait_for
+from support import Gate, Mark, RawDaemon, altered_daemon, is_alive, raw_daemon, wait_for
 
 
 def test_result_has_every_member(daemon: RawDaemon) -> None:
@@ -206,8 +207,10 @@ def test_leftover_output_is_read_by_shell_id(daemon: RawDaemon, tmp_path: Path) 
     wait_for(said_later, "the leftover's output")
 
 
-def test_timeout_error_has_output_so_far(daemon: RawDaemon) -> None:
-    error = daemon.fail("bash", {"command": "echo so far; sleep 300", "timeout": 1000})
+def test_timeout_error_has_output_so_far(daemon: RawDaemon, tmp_path: Path) -> None:
+    mark = Mark(tmp_path)
+    command = f"echo so far; {mark.touch}; sleep 300"
+    error = mark.in_time(partial(daemon.fail, "bash", {"command": command, "timeout": 1000}))
     assert (error["code"], error["message"]) == (1001, "Command timed out after 1000ms")
     data = error["data"]
     assert data["kind"] == "timeout"
@@ -219,13 +222,15 @@ def test_timeout_error_has_output_so_far(daemon: RawDaemon) -> None:
 
 
 @pytest.mark.slow
-def test_timeout_answer_follows_death_of_the_tree(new_daemon: RawDaemon) -> None:
-    command = "trap '' TERM; setsid sleep 300 & sleep 301 & echo $! ; wait; sleep 302"
-    error = new_daemon.fail("bash", {"command": command, "timeout": 1000})
+def test_timeout_answer_follows_death_of_the_tree(new_daemon: RawDaemon, tmp_path: Path) -> None:
+    mark = Mark(tmp_path)
+    command = "trap '' TERM; setsid sleep 300 & sleep 301 & echo $! ; "
+    command += f"{mark.touch}; wait; sleep 302"
+    error = mark.in_time(partial(new_daemon.fail, "bash", {"command": command, "timeout": 1000}))
     assert error["data"]["signal"] == "SIGKILL"
     assert not is_alive(int(error["data"]["stdout"]))
-    (shell,) = new_daemon.call("list_shells")["shells"]
-    assert shell["leftover"] == []
+    shells = new_daemon.call("list_shells")["shells"]
+    assert not any(shell["leftover"] for shell in shells)
 
 
 @pytest.fixture
@@ -236,9 +241,11 @@ def lenient() -> Iterator[RawDaemon]:
 
 
 @pytest.mark.slow
-def test_grace_lets_a_trap_finish(lenient: RawDaemon) -> None:
-    command = "trap 'echo cleaning; sleep 0.2; echo clean; exit 9' TERM; sleep 300 & wait"
-    error = lenient.fail("bash", {"command": command, "timeout": 1000})
+def test_grace_lets_a_trap_finish(lenient: RawDaemon, tmp_path: Path) -> None:
+    mark = Mark(tmp_path)
+    command = "trap 'echo cleaning; sleep 0.2; echo clean; exit 9' TERM; "
+    command += f"{mark.touch}; sleep 300 & wait"
+    error = mark.in_time(partial(lenient.fail, "bash", {"command": command, "timeout": 1000}))
     assert error["data"]["stdout"] == "cleaning\nclean\n"
     assert error["data"]["exitCode"] == 9
     assert error["data"]["status"] == "timeout"
@@ -246,10 +253,11 @@ def test_grace_lets_a_trap_finish(lenient: RawDaemon) -> None:
 
 @pytest.mark.slow
 def test_sigterm_reaches_each_process_of_the_group_once(lenient: RawDaemon, tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    script = f"trap 'echo term >> {log}' TERM; for i in $(seq 60); do sleep 0.05; done"
+    log, mark = tmp_path / "log", Mark(tmp_path)
+    script = f": > {log}; trap 'echo term >> {log}' TERM; {mark.touch}; "
+    script += "for i in $(seq 60); do sleep 0.05; done"
     command = f'bash -c "{script.replace("$", chr(92) + "$")}" & wait'
-    lenient.fail("bash", {"command": command, "timeout": 1000})
+    mark.in_time(partial(lenient.fail, "bash", {"command": command, "timeout": 1000}))
     assert log.read_text() == "term\n"
 
 
@@ -269,8 +277,10 @@ def test_timeout_to_background_answers_like_background_start(
     assert (read["stdout"], read["status"]) == ("one\ntwo\n", "completed")
 
 
-def test_silent_command_times_out(daemon: RawDaemon) -> None:
-    error = daemon.fail("bash", {"command": "echo out; sleep 300", "idle_timeout": 1000})
+def test_silent_command_times_out(daemon: RawDaemon, tmp_path: Path) -> None:
+    mark = Mark(tmp_path)
+    params = {"command": f"echo out; {mark.touch}; sleep 300", "idle_timeout": 1000}
+    error = mark.in_time(partial(daemon.fail, "bash", params))
     assert (error["code"], error["message"]) == (
         1001,
         "Command timed out after 1000ms without output",

@@ -43,7 +43,7 @@ SHOWING = [
 def run_daemon(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [*DAEMON_COMMAND, *arguments]
     return subprocess.run(
-        command, capture_output=True, text=True, timeout=20, check=False, stdin=subprocess.DEVNULL
+        command, capture_output=True, text=True, timeout=100, check=False, stdin=subprocess.DEVNULL
     )
 
 

@@ -35,7 +35,7 @@ def examine(
     reports besides the usual checks.
     """
     command = [*program, "doctor", "--json", "--", *options]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
     assert ended.stderr == ""
     found: list[Json] = json.loads(ended.stdout)
     assert [each["check"] for each in found if each["check"] not in more] == CHECKS

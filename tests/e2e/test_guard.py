@@ -194,7 +194,7 @@ def test_broken_rules_stop_the_start(tmp_path: Path) -> None:
             capture_output=True,
             text=True,
             stdin=subprocess.DEVNULL,
-            timeout=30,
+            timeout=100,
             check=False,
         )
         assert (ended.returncode, ended.stdout) == (2, "")
@@ -234,7 +234,7 @@ def test_explain_subcommand_reports_verdict(command: str, code: int, words: list
         [sys.executable, "-m", "shelld", "explain", command],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=100,
         check=False,
     )
     assert ended.returncode == code

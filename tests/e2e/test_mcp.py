@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -18,7 +20,7 @@ from mcp_messages import (
     modern,
 )
 from shared_daemon import SharedDaemon
-from support import Json, RawDaemon, raw_daemon
+from support import Json, Mark, RawDaemon, raw_daemon
 
 
 @pytest.fixture
@@ -120,8 +122,10 @@ def test_blocked_command_is_failed_result_with_reason() -> None:
         assert result["structuredContent"]["metadata"]["rule"] == "dd-disk"
 
 
-def test_timeout_is_failed_result_with_partial_output(daemon: RawDaemon) -> None:
-    result = bash(daemon, "echo before; sleep 300", timeout=1000)
+def test_timeout_is_failed_result_with_partial_output(daemon: RawDaemon, tmp_path: Path) -> None:
+    mark = Mark(tmp_path)
+    command = f"echo before; {mark.touch}; sleep 300"
+    result = mark.in_time(partial(bash, daemon, command, timeout=1000))
     assert result["isError"] is True
     assert result["content"][0]["text"].startswith(
         "Command timed out after 1000ms\nbefore\n[For more time: "
@@ -134,7 +138,7 @@ def test_background_shells_are_named_by_their_ids(daemon: RawDaemon) -> None:
     bash_id = started["structuredContent"]["metadata"]["bash_id"]
     assert bash_id in started["content"][0]["text"]
     read = modern(
-        daemon, "tools/call", name="BashOutput", arguments={"bash_id": bash_id, "wait": 5000}
+        daemon, "tools/call", name="BashOutput", arguments={"bash_id": bash_id, "wait": 60_000}
     )
     assert read["content"][0]["text"].startswith("one\n")
     killed = modern(daemon, "tools/call", name="KillShell", arguments={"shell_id": bash_id})

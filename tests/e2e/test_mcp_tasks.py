@@ -18,7 +18,7 @@ from mcp_tasks import (
     check_result,
 )
 from shared_daemon import SharedDaemon
-from support import Gate, Json, RawDaemon, is_alive, raw_daemon, running_below, wait_for
+from support import Gate, Json, Mark, RawDaemon, is_alive, raw_daemon, running_below, wait_for
 
 METHODS: dict[str, Json] = {
     "tasks/get": {"taskId": "shell_1"},
@@ -200,9 +200,10 @@ def test_leftover_processes_do_not_change_the_result(
     assert eager.daemon.call("bash_output", {"bash_id": task})["stdout"] == "later\n"
 
 
-def test_the_timeout_of_the_call_still_holds(eager: TaskHost) -> None:
-    task = eager.task("echo before; sleep 300", timeout=1000)
-    result = eager.result_of(task)
+def test_the_timeout_of_the_call_still_holds(eager: TaskHost, tmp_path: Path) -> None:
+    mark = Mark(tmp_path)
+    command = f"echo before; {mark.touch}; sleep 300"
+    result = mark.in_time(lambda: eager.result_of(eager.task(command, timeout=1000)))
     assert result["isError"] is True
     assert result["content"][0]["text"].startswith("Command timed out after 1000ms\nbefore\n")
 

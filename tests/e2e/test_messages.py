@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from shelld_protocol.framing import FrameReader
-from support import RawDaemon, raw_daemon, wait_for
+from support import PATIENT_DAEMON, RawDaemon, raw_daemon, wait_for
 
 
 def error_code(answer: Any) -> int:
@@ -120,7 +120,7 @@ def test_no_depth_of_nesting_ends_the_daemon(daemon: RawDaemon, message: bytes) 
 
 @pytest.mark.slow
 def test_batch_over_the_limit_is_answered_in_full() -> None:
-    with raw_daemon("--max-in-flight", "4") as daemon:
+    with raw_daemon("--max-in-flight", "4", command=PATIENT_DAEMON) as daemon:
         members = [
             {"jsonrpc": "2.0", "id": number, "method": "bash", "params": {"command": "echo $$"}}
             for number in range(30)
@@ -135,7 +135,7 @@ def test_batch_over_the_limit_is_answered_in_full() -> None:
 
 @pytest.mark.slow
 def test_batch_starting_at_the_stop_is_answered_in_full() -> None:
-    with raw_daemon() as daemon:
+    with raw_daemon(command=PATIENT_DAEMON) as daemon:
         command = {"command": f"kill -TERM {daemon.pid}"}
         stop = {"jsonrpc": "2.0", "id": 0, "method": "bash", "params": command}
         pings = [{"jsonrpc": "2.0", "id": number, "method": "ping"} for number in range(1, 10_000)]

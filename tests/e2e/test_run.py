@@ -39,7 +39,7 @@ def rules(tmp_path: Path) -> str:
 
 def run(*arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
     command = [*PROGRAM, "run", *arguments]
-    return subprocess.run(command, input=stdin, capture_output=True, timeout=50, check=False)
+    return subprocess.run(command, input=stdin, capture_output=True, timeout=100, check=False)
 
 
 @contextmanager
@@ -301,7 +301,7 @@ def test_output_is_never_lost_in_silence(line: str, code: int, message: str) -> 
         ["bash", "-c", script],
         stdin=subprocess.DEVNULL,
         capture_output=True,
-        timeout=50,
+        timeout=100,
         check=False,
     )
     assert ended.returncode == code, ended.stderr

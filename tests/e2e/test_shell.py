@@ -22,7 +22,7 @@ PROGRAM = [sys.executable, "-W", "error", "-P", "-m", "shelld", "shell"]
 
 def shell(script: str, *options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [*PROGRAM, *options], input=script, capture_output=True, text=True, timeout=50, check=False
+        [*PROGRAM, *options], input=script, capture_output=True, text=True, timeout=100, check=False
     )
 
 
@@ -182,7 +182,7 @@ def test_end_of_the_daemon_is_reported() -> None:
         assert process.stdout.readline() == "ready\n"
         (daemon,) = children(process.pid)
         os.kill(daemon, signal.SIGKILL)
-        _, stderr = process.communicate("echo more\n", timeout=50)
+        _, stderr = process.communicate("echo more\n", timeout=100)
     assert process.returncode == 125
     assert stderr == "shelld: the daemon was killed by SIGKILL\n"
 

@@ -225,7 +225,7 @@ def test_unusable_bash_is_refused_at_start(
         [*DAEMON_COMMAND, "--bash", str(path)],
         input=PING,
         capture_output=True,
-        timeout=20,
+        timeout=100,
         check=False,
     )
     assert ended.stdout == b""
@@ -274,7 +274,12 @@ def test_startup_file_is_not_run_to_check_bash(tmp_path: Path) -> None:
 def test_full_stdout_is_reported_and_exits_3() -> None:
     with open("/dev/full", "wb") as full:
         ended = subprocess.run(
-            DAEMON_COMMAND, input=PING, stdout=full, stderr=subprocess.PIPE, timeout=20, check=False
+            DAEMON_COMMAND,
+            input=PING,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            timeout=100,
+            check=False,
         )
     assert ended.stderr == b"shelld: cannot write to stdout: No space left on device\n"
     assert ended.returncode == 3
@@ -284,7 +289,7 @@ def test_full_stdout_is_reported_and_exits_3() -> None:
 def test_unused_full_stdout_exits_zero() -> None:
     with open("/dev/full", "wb") as full:
         ended = subprocess.run(
-            DAEMON_COMMAND, input=b"", stdout=full, stderr=subprocess.PIPE, timeout=20, check=False
+            DAEMON_COMMAND, input=b"", stdout=full, stderr=subprocess.PIPE, timeout=100, check=False
         )
     assert (ended.stderr, ended.returncode) == (b"", 0)
 
@@ -297,7 +302,7 @@ def test_file_that_reaches_its_size_limit_exits_3(tmp_path: Path) -> None:
             input=PING.replace(b"ping", b"rpc.discover"),
             stdout=answers,
             stderr=subprocess.PIPE,
-            timeout=20,
+            timeout=100,
             check=False,
         )
     assert ended.stderr == b"shelld: cannot write to stdout: File too large\n"

@@ -8,6 +8,7 @@ import shlex
 import signal
 import sys
 from collections.abc import Generator, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from support import (
     DAEMON_COMMAND,
     Gate,
     Json,
+    Mark,
     RawDaemon,
     altered_daemon,
     descendants,
@@ -132,10 +134,11 @@ def _is_daemon(pid: int) -> bool:
     return b"\0-m\0shelld\0" in Path(f"/proc/{pid}/cmdline").read_bytes()
 
 
-def test_errors_come_as_the_target_sends_them(hub: RawDaemon) -> None:
-    timeout = hub.fail(
-        "bash", {"command": "echo so far; sleep 300", "timeout": 1000, "target": "box"}
-    )
+def test_errors_come_as_the_target_sends_them(hub: RawDaemon, tmp_path: Path) -> None:
+    mark = Mark(tmp_path)
+    command = f"echo so far; {mark.touch}; sleep 300"
+    params = {"command": command, "timeout": 1000, "target": "box"}
+    timeout = mark.in_time(partial(hub.fail, "bash", params))
     assert (timeout["code"], timeout["data"]["kind"]) == (1001, "timeout")
     assert timeout["message"] == "Command timed out after 1000ms"
     assert timeout["data"]["stdout"] == "so far\n"

@@ -7,11 +7,12 @@ import json
 import os
 import signal
 import termios
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from support import Gate, Json, RawDaemon, descendants, is_alive, raw_daemon, wait_for
+from support import Gate, Json, Mark, RawDaemon, descendants, is_alive, raw_daemon, wait_for
 from typing_session import Session
 
 # -- the terminal -----------------------------------------------------------------------------
@@ -97,8 +98,10 @@ def _command(pid: int) -> bytes:
         return b""
 
 
-def test_timeout_ends_a_command_with_terminal(daemon: RawDaemon) -> None:
-    error = daemon.fail("bash", {"command": "echo begun; cat", "tty": True, "timeout": 1_000})
+def test_timeout_ends_a_command_with_terminal(daemon: RawDaemon, tmp_path: Path) -> None:
+    mark = Mark(tmp_path)
+    params = {"command": f"echo begun; {mark.touch}; cat", "tty": True, "timeout": 1_000}
+    error = mark.in_time(partial(daemon.fail, "bash", params))
     assert (error["code"], error["data"]["stdout"]) == (1001, "begun\r\n")
 
 

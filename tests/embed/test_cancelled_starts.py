@@ -29,7 +29,7 @@ async def test_a_cancelled_start_leaves_no_command(turns: int) -> None:
                 for _ in range(turns):
                     await anyio.lowlevel.checkpoint()
                 scope.cancel()
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             for shell in manager.list_running():
                 if shell not in started:
                     await shell.wait_until(partial(getattr, shell, "is_empty"))

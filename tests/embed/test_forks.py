@@ -101,7 +101,7 @@ def test_forked_child_does_not_block_spare_shell() -> None:
         [sys.executable, "-c", _CHILD_LIVES_ON],
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=100,
         check=False,
     )
     assert ended.stdout == "1\n 1\n", ended.stderr

@@ -92,7 +92,7 @@ def test_a_cancelled_start_in_another_thread_leaves_nothing() -> None:
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(manager.run, wait_for_ever)
-            with anyio.fail_after(10):
+            with anyio.fail_after(60):
                 while not manager.list_running():
                     await anyio.sleep(0.005)
             tasks.cancel_scope.cancel()
@@ -279,7 +279,7 @@ def test_output_is_readable_after_loop_is_closed() -> None:
         [sys.executable, "-c", _LOOP_IS_CLOSED],
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=100,
         check=False,
     )
     assert ended.stdout == "'x\\n'\n", ended.stderr

@@ -44,7 +44,7 @@ anyio.run(main)
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 def test_freed_memory_returns_to_the_system() -> None:
     shown = subprocess.run(
-        [sys.executable, "-c", SCRIPT], capture_output=True, check=True, timeout=30
+        [sys.executable, "-c", SCRIPT], capture_output=True, check=True, timeout=100
     )
     kept_mb, left_mb = map(int, shown.stdout.split())
     assert kept_mb > 40, "nothing was kept, so nothing is shown"

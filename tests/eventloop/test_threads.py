@@ -19,7 +19,7 @@ from shelld.eventloop import threads
 from shelld.eventloop.threads import MAX_CHECKS, Thread, run_in_thread, wait_for_work
 from shelld.process import faults
 
-DEADLINE_S = 20
+DEADLINE_S = 60
 START = _thread.start_new_thread
 
 

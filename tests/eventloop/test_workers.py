@@ -134,7 +134,7 @@ async def test_job_started_after_group_cancellation_is_begun() -> None:
 
 
 async def test_closed_pool_lets_the_group_end() -> None:
-    with anyio.fail_after(5):
+    with anyio.fail_after(60):
         async with anyio.create_task_group() as tasks:
             workers = Workers(tasks, Job.do, fails)
             await start_and_end(workers, Job())

@@ -321,7 +321,7 @@ async def test_feed_is_woken_once_a_slow_client_has_read() -> None:
         group.start_soon(feed.run)
         write(shell, "out\n")
         # The feed does not look at the client again and again.
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             await client.is_waited_for.wait()
         client.read()
         while not client.received:
@@ -407,14 +407,14 @@ async def test_leftover_processes_are_told_once_a_slow_client_has_read() -> None
     shell.end(0, None)
     async with anyio.create_task_group() as group:
         group.start_soon(feed.run)
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             await client.is_waited_for.wait()
         shell.leftover = [8]
         shell.notify()
         await anyio.wait_all_tasks_blocked()
         assert [type(each) for each in client.received] == [ExitEvent]
         client.read()
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             while len(client.received) < 2:
                 await anyio.lowlevel.checkpoint()
         shell.become_empty()
@@ -426,7 +426,7 @@ async def test_last_leftover_event_does_not_wait_for_a_slow_client() -> None:
     _subscription, feed = following_leftovers(shell, client)
     shell.leftover = [7]
     shell.end(0, None)
-    with anyio.fail_after(10):
+    with anyio.fail_after(60):
         async with anyio.create_task_group() as group:
             group.start_soon(feed.run)
             await client.is_waited_for.wait()
@@ -467,7 +467,7 @@ async def test_screen_is_sent_once_a_slow_client_has_read() -> None:
         tasks.start_soon(feed.run)
         write(shell, "draws")
         # The follower does not look at the client again and again.
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             await client.is_waited_for.wait()
         assert not client.received
         client.read()
@@ -487,7 +487,7 @@ async def test_end_of_a_shell_does_not_wait_for_a_slow_client() -> None:
     feed = Feed(shell, subscription, cast("Manager", FakeManager()))
     screens: Any = FakeScreens(lambda _since: None)
     feed.add_follower(ScreenFollower(screens, feed).run)
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(feed.run)
             write(shell, "draws")

@@ -97,7 +97,7 @@ async def test_ports_are_told_once_a_slow_client_has_read(monkeypatch: pytest.Mo
     monkeypatch.setattr(followers, "listening_ports", listening_ports)
     subscription = Reader(refusals=1)
     feed: Any = SimpleNamespace(shell=shell, send_fact=tell, subscription=subscription)
-    with anyio.fail_after(10):
+    with anyio.fail_after(60):
         await PortFollower(Turns(), SocketNews(), feed).run()
     assert (told, subscription.waits) == ([80, 81], 1)
 
@@ -129,7 +129,7 @@ async def test_new_socket_ends_a_long_pause(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(followers, "listening_ports", listening_ports)
     monkeypatch.setattr(Pauses, "next", next_pause)
     feed: Any = SimpleNamespace(shell=shell, send_fact=tell, subscription=Reader())
-    with anyio.fail_after(30):
+    with anyio.fail_after(60):
         await PortFollower(Turns(), SocketNews(), feed).run()
     assert [[each.port for each in found] for found in told] == [[80]]
 

@@ -51,7 +51,7 @@ def test_expression_has_the_value_of_bash(first: str, rest: list[tuple[str, str]
     expression = " ".join([first, *(f"{operator} {atom}" for operator, atom in rest)])
     script = f"x=3 y=0 z=5 l=(7 8 9); v=$(({expression})); echo $v $x $y $z"
     theirs = subprocess.run(
-        ["/bin/bash", "-c", script], capture_output=True, timeout=10, check=False
+        ["/bin/bash", "-c", script], capture_output=True, timeout=100, check=False
     )
     ours = Variables(x="3", y="0", z="5")
     value = arithmetic(expression, ours)

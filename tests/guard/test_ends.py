@@ -46,7 +46,7 @@ def is_valid(script: str) -> bool:
     run it.
     """
     check = subprocess.run(
-        ["/bin/bash", "-n"], input=script, text=True, capture_output=True, timeout=10, check=False
+        ["/bin/bash", "-n"], input=script, text=True, capture_output=True, timeout=100, check=False
     )
     return check.returncode == 0 and not check.stderr
 

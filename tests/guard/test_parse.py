@@ -164,7 +164,7 @@ def test_parser_without_memory_does_not_crash() -> None:
         [sys.executable, "-c", _PARSE_WITHOUT_MEMORY],
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=100,
         check=False,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )

@@ -207,7 +207,7 @@ def text_of(items: list[Any], stream: str = "stdout") -> str:
 
 async def is_over(shell: Shell, command: str) -> None:
     """Wait until the shells of a command have ended."""
-    with anyio.fail_after(40):
+    with anyio.fail_after(60):
         while any(
             each.is_running or each.leftover
             for each in await shell.list_shells()

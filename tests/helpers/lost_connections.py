@@ -41,7 +41,7 @@ async def has_lost_connection(shell: Shell) -> None:
     """Wait until an idle client has noticed that its connection is lost."""
     client = client_of(shell)
     owner = client if isinstance(client, AsyncClient) else vars(client)["_link"]
-    with anyio.fail_after(40):
+    with anyio.fail_after(60):
         while (vars(owner).get("_failure") or vars(owner).get("failure")) is None:
             await anyio.sleep(0.01)
 

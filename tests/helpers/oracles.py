@@ -170,6 +170,19 @@ class Freezer:
         finally:
             (self._path / "freezer.state").write_text("THAWED")
 
+    @contextlib.contextmanager
+    def freezing_all(self) -> Generator[Path]:
+        """While the block runs, freeze each process that writes its pid to the yielded file."""
+        (self._path / "freezer.state").write_text("FROZEN")
+        try:
+            yield self._path / "cgroup.procs"
+        finally:
+            (self._path / "freezer.state").write_text("THAWED")
+
+    def pids(self) -> list[int]:
+        """Return the pids of the processes in the freezer."""
+        return [int(line) for line in (self._path / "cgroup.procs").read_text().split()]
+
     def _state(self) -> str:
         return (self._path / "freezer.state").read_text().strip()
 

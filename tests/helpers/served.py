@@ -136,7 +136,7 @@ class Peer:
         os.close(null)
 
     async def receive(self) -> Any:
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             while b"\n" not in self._data:
                 await anyio.wait_readable(self._stdout)
                 self._data += os.read(self._stdout, 65536)
@@ -158,7 +158,7 @@ async def served(
     stdout, stdout_end = os.pipe()
     peer = Peer(stdin_end, stdout)
     try:
-        with anyio.fail_after(30):
+        with anyio.fail_after(60):
             async with anyio.create_task_group() as tasks:
                 draining = anyio.Event()
                 more = {"talks": talks, "holds": holds, "stalls": stalls_after(draining)}

@@ -3,7 +3,7 @@
 Run it with a directory to mount on, a file for the log, and Python code. A child process runs the
 code with `file`, a descriptor of a file in this file system. For each request, the log gets the
 number of the operation, such as `READ`. The server answers every request except reads, so only
-reads hang. If the server ends, the reads fail. The server ends after 20 seconds at the latest.
+reads hang. If the server ends, the reads fail. The server ends after 100 seconds at the latest.
 """
 
 import ctypes
@@ -14,7 +14,7 @@ import sys
 
 LOOKUP, GETATTR, OPEN, READ, INIT = 1, 3, 14, 15, 26
 NOT_IMPLEMENTED = -38
-LIFETIME_S = 20
+LIFETIME_S = 100
 NEW_NAMESPACE, PRIVATE = 0x20000, 0x44000
 
 

@@ -50,7 +50,7 @@ def kernel(monkeypatch: pytest.MonkeyPatch) -> Kernel:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    with anyio.fail_after(30):
+    with anyio.fail_after(60):
         while not condition():
             await anyio.sleep(0.005)
 

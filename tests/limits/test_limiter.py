@@ -85,7 +85,7 @@ async def running(machine: Machine) -> AsyncGenerator[Limiter]:
             tasks.start_soon(run_once, task, "the watch")
 
         limiter = Limiter(start)
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             yield limiter
         tasks.cancel_scope.cancel()
         limiter.close()
@@ -202,7 +202,7 @@ async def test_watch_that_could_not_start_is_started_later(machine: Machine) -> 
         with pytest.raises(MemoryError):
             begin(limiter, machine, ResourceLimits(processes=1), threads=2)
         limiter.trim()
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             while not machine.commands[1].is_killed_at_once:
                 await anyio.lowlevel.checkpoint()
         tasks.cancel_scope.cancel()
@@ -261,7 +261,7 @@ async def test_limiter_looks_only_while_a_limited_command_runs(machine: Machine)
                 limiter.end(member)
             # The watching task ends by itself when no limited command is left.
             before = len(started)
-            with anyio.fail_after(20):
+            with anyio.fail_after(60):
                 while vars(limiter)["_is_watching"]:
                     await anyio.lowlevel.checkpoint()
             assert len(started) == before

@@ -127,7 +127,7 @@ async def test_filtered_reads_hold_no_text_while_they_wait(line: str) -> None:
         results.append(reads["stdout"].text)
         context.end_large_answer()
 
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         async with anyio.create_task_group() as tasks:
             for reader in readers:
                 tasks.start_soon(read, reader)
@@ -358,12 +358,12 @@ async def test_shell_is_kept_while_it_is_read(is_cancelled: bool) -> None:
         with manager.reading(shell):
             with anyio.CancelScope() as scope:
                 await run_for_answer(context, BashParams("true"), look)
-            with anyio.fail_after(20):
+            with anyio.fail_after(60):
                 # A call may have its answer before the daemon releases the shell of the call.
                 while manager.list_shells() != [shell]:
                     await checkpoint()
         await bash(context, BashParams("true"))
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             while first.bash_id in [shell.id for shell in manager.list_shells()]:
                 await checkpoint()
 
@@ -405,6 +405,6 @@ async def test_turn_is_ended_by_a_second_call_if_the_first_call_fails(
         with pytest.raises(MemoryError):
             first.end_large_answer()
     first.end_large_answer()
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         await second.begin_large_answer()
     assert answers.is_turn_of(second)

@@ -101,7 +101,7 @@ async def test_data_for_a_program_is_not_split_into_lines(
     async with Manager() as manager:
         context = RequestContext(Daemon(Options(), manager))
         shell, target = await started(context, "exec cat", open_stdin=True)
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             await shell.wait_until(lambda: shell.pid is not None)
         readers = RunningReaders(shell, target)
         wait_for(lambda: not readers.directories(), "the program instead of bash")

@@ -33,7 +33,7 @@ assert asyncio.run(dispatch(methods, "context", "x", b"{}")) == "context"
 @pytest.mark.parametrize("script", [USE_OURS + USE_IT + USE_OURS, USE_IT + USE_OURS + USE_IT])
 def test_jsonrpcserver_works_imported_before_or_after_dispatch(script: str) -> None:
     # On some versions of Python, importing jsonrpcserver itself causes warnings.
-    subprocess.run([sys.executable, "-W", "ignore", "-c", script], check=True, timeout=30)
+    subprocess.run([sys.executable, "-W", "ignore", "-c", script], check=True, timeout=100)
 
 
 def test_failed_request_is_freed_without_garbage_collection() -> None:
@@ -66,7 +66,7 @@ def test_failed_request_is_freed_without_garbage_collection() -> None:
 def test_unused_modules_are_not_imported() -> None:
     script = "import sys, shelld.app; print(*sys.modules)"
     shown = subprocess.run(
-        [sys.executable, "-W", "error", "-c", script], capture_output=True, check=True, timeout=30
+        [sys.executable, "-W", "error", "-c", script], capture_output=True, check=True, timeout=100
     )
     modules = set(shown.stdout.decode().split())
     assert "shelld.server.dispatch" in modules

@@ -52,7 +52,7 @@ def fails_once(
 
 
 async def end_of(shell: Shell) -> None:
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         await shell.wait_until(lambda: shell.is_empty and shell.has_ended)
 
 
@@ -124,7 +124,7 @@ async def test_a_supervision_whose_kill_fails_is_reported_once(
 async def test_a_lost_shell_leaves_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
     async with Manager() as manager:
         shell = await start_shell(manager, "setsid sleep 300 & echo $!; sleep 300", "/")
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             await shell.wait_until(lambda: shell.stdout.store.written > 0)
             pid = int(shell.stdout.store.read(0, 100).data)
             monkeypatch.setattr(Life, "receive", fails_once(Life.receive))
@@ -299,7 +299,7 @@ async def test_failed_loading_of_tools_is_tried_again(
                 tasks.start_soon(ask)
                 tasks.start_soon(ask)
             assert errors == [kind, kind]
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             while True:
                 try:
                     registry = await toolbox.ready()
@@ -319,7 +319,7 @@ async def test_a_background_task_that_fails_is_started_again() -> None:
             raise ValueError("unforeseen")
 
     before = faults.count()
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         await faults.keep_running(task, "a task")
     assert (runs, faults.count() - before) == (3, 2)
 
@@ -332,7 +332,7 @@ async def test_exception_in_condition_reaches_its_waiter() -> None:
 
     async with Manager() as manager:
         shell = await manager.start(StartRequest("exit 3"))
-        with anyio.fail_after(20), pytest.raises(ValueError, match="unforeseen"):
+        with anyio.fail_after(60), pytest.raises(ValueError, match="unforeseen"):
             await shell.wait_until(fails)
         await end_of(shell)
         assert (shell.status, shell.exit_code) == (ShellStatus.FAILED, 3)

@@ -86,7 +86,7 @@ async def test_reader_pauses_after_each_shortage_and_counts_no_fault(
     before = faults.count()
     async with served() as peer:
         peer.send(request("nothing", 1))
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             while peer.server.read_failure is None:
                 await anyio.lowlevel.checkpoint()
     assert peer.server.read_failure == "the system is short of memory or another resource"

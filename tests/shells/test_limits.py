@@ -24,7 +24,7 @@ from support import wait_for
 async def run(manager: Manager, command: str, session: str | None = "main") -> Shell:
     """Run a command in the foreground and wait until all of it is gone."""
     shell = await manager.start(StartRequest(command, session=session, in_foreground=True))
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         await shell.wait_until(lambda: shell.is_empty)
     return shell
 
@@ -76,7 +76,7 @@ async def test_spare_shell_counts_before_it_gets_its_command(
     monkeypatch.setattr(Limiter, "begin", begin_noted)
     monkeypatch.setattr(SpareLaunch, "run", run_noted)
     async with Manager(ManagerOptions(limits=ResourceLimits(processes=10))) as manager:
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             while "runs" not in order:
                 order.clear()
                 await run(manager, "true")

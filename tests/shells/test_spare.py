@@ -31,7 +31,7 @@ from support import running_below
 async def run(manager: Manager, command: str, session: str | None = "main") -> Shell:
     """Run a command in the foreground and wait until all of it is gone."""
     shell = await manager.start(StartRequest(command, session=session, in_foreground=True))
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         await shell.wait_until(lambda: shell.is_empty)
     return shell
 
@@ -45,7 +45,7 @@ def waiting() -> int:
 
 
 async def wait_for_waiting(count: int) -> None:
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         while waiting() != count:
             await anyio.sleep(0.005)
 
@@ -84,7 +84,7 @@ async def test_oldest_spare_shell_gives_way() -> None:
         manager.runtime.spares.policy.min_age_s = 0
         before = pids_of_waiting()
         await run(manager, "true", "c")
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             while len(pids_of_waiting()) != 2 or pids_of_waiting() == before:
                 await anyio.sleep(0.005)
         await run(manager, "true", "c")
@@ -219,11 +219,11 @@ async def test_replaced_directory_does_not_disable_spare_shells(tmp_path: Path) 
             shell = await run(manager, "touch made")
             assert (shell.exit_code, [path.name for path in directory.iterdir()]) == (0, ["made"])
             (directory / "made").unlink()
-            with anyio.fail_after(20):
+            with anyio.fail_after(60):
                 while len(waiting_now := pids_of_waiting()) != 1 or waiting_now == left_behind:
                     await anyio.sleep(0.005)
         assert manager.spares_used == 0
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             # No command uses a spare shell before it is ready.
             while not manager.spares_used:
                 await run(manager, "true")
@@ -248,7 +248,7 @@ async def test_hanging_start_of_spare_shell_is_not_awaited(
         await run(manager, "true")
         await wait_for_waiting(1)
         before = pids_of_waiting()
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             assert (await run(manager, "exit 3")).exit_code == 3
             # Another spare shell replaces the one that did not start.
             while len(pids_of_waiting()) != 1 or pids_of_waiting() == before:
@@ -416,7 +416,7 @@ def test_spare_shell_of_dead_daemon_runs_nothing(share: float) -> None:
         pass_fds=[prelude, read],
         stdin=subprocess.DEVNULL,
         capture_output=True,
-        timeout=30,
+        timeout=100,
         check=False,
     )
     os.close(read)

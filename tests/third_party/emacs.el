@@ -22,7 +22,7 @@
 
 (defun call (method &rest params)
   "Return the result of METHOD with PARAMS, a plist."
-  (jsonrpc-request connection method params :timeout 20))
+  (jsonrpc-request connection method params :timeout 60))
 
 (defun start (method params)
   "Send a request; return a cons whose car will hold the result or the error."
@@ -30,12 +30,12 @@
     (jsonrpc-async-request connection method params
                            :success-fn (lambda (result) (setcar box (or result :null)))
                            :error-fn (lambda (failure) (setcar box failure))
-                           :timeout 30)
+                           :timeout 60)
     box))
 
 (defun await (box)
   "Wait until BOX has something in its car, and return that."
-  (with-timeout (20 (error "No answer"))
+  (with-timeout (60 (error "No answer"))
     (while (null (car box)) (accept-process-output nil 0.01)))
   (car box))
 
@@ -82,7 +82,7 @@
 
 (report 'shutdown (null (call :shutdown)))
 (jsonrpc-notify connection :exit nil)
-(with-timeout (20 (error "It does not end"))
+(with-timeout (60 (error "It does not end"))
   (while (null exit-status) (accept-process-output nil 0.01)))
 (report 'exit_code exit-status)
 (write-region (json-encode report) nil (getenv "REPORT"))

@@ -11,7 +11,7 @@
 
 (defun wait-for (condition what)
   "Wait until CONDITION is true.  WHAT returns what to say otherwise."
-  (with-timeout (20 (error "Did not happen: %s" (funcall what)))
+  (with-timeout (60 (error "Did not happen: %s" (funcall what)))
     (while (not (funcall condition))
       (accept-process-output nil 0.01))))
 

@@ -33,7 +33,7 @@ local function send(method, params)
 end
 
 local function await(box)
-  assert(vim.wait(20000, function()
+  assert(vim.wait(60000, function()
     return box.done
   end, 5), "no answer")
   return box.result, box.failure
@@ -67,11 +67,11 @@ local function status_of_slow()
     end
   end
 end
-assert(vim.wait(20000, function()
+assert(vim.wait(60000, function()
   return status_of_slow() == "running"
 end, 5))
 rpc.notify("$/cancelRequest", { id = slow.id })
-assert(vim.wait(20000, function()
+assert(vim.wait(60000, function()
   return status_of_slow() == "killed"
 end, 5))
 report.cancelled = true
@@ -91,7 +91,7 @@ end
 
 report.shutdown = call("shutdown", {}) == nil
 rpc.notify("exit", {})
-assert(vim.wait(20000, function()
+assert(vim.wait(60000, function()
   return exit_code ~= nil
 end, 5))
 report.exit_code = exit_code

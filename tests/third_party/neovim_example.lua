@@ -3,7 +3,7 @@
 vim.g.shelld_command = vim.fn.json_decode(vim.env.DAEMON)
 
 local function wait(condition, what)
-  assert(vim.wait(20000, condition, 5), what)
+  assert(vim.wait(60000, condition, 5), what)
 end
 
 local function text_of(buffer)
@@ -20,7 +20,7 @@ end
 
 -- Wait until a buffer shows a pattern, and return its text.
 local function shows(buffer, pattern)
-  assert(vim.wait(20000, function()
+  assert(vim.wait(60000, function()
     return text_of(buffer):find(pattern) ~= nil
   end, 5), "not shown: " .. pattern .. "\n" .. text_of(buffer))
   return text_of(buffer)

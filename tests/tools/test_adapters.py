@@ -185,7 +185,7 @@ async def test_langchain_types_and_looks_at_a_screen() -> None:
                 assert "[Status: completed" not in shown
             return shown
 
-        with anyio.fail_after(40):
+        with anyio.fail_after(60):
             await until_shown("Name?")
             args = {**shell, "text": "World", "keys": ["Enter"]}
             call = {"name": "BashInput", "args": args, "id": "2", "type": "tool_call"}
@@ -213,7 +213,7 @@ def test_error_names_the_extra_without_langchain(call: str) -> None:
     # None in `sys.modules` marks a module that cannot be imported.
     script = f"import sys\nsys.modules['langchain_core'] = None\n{call}"
     ended = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=50, check=False
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=100, check=False
     )
     assert ended.stderr.splitlines()[-1] == (
         "ModuleNotFoundError: LangChain tools need the extra 'langchain': "

@@ -79,7 +79,7 @@ async def test_lines_are_filtered(call: Tools) -> None:
 async def test_lines_that_do_not_match_are_counted(call: Tools) -> None:
     bash_id = await background(call, "echo one; echo two; echo three >&2; sleep 300")
     skipped = ""
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         while "3 lines" not in skipped:
             again = {"stdout_offset": 0, "stderr_offset": 0}
             skipped = ok(await call("BashOutput", bash_id=bash_id, filter="Listening", **again))
@@ -263,7 +263,7 @@ async def test_killing_ended_shell_is_reported(call: Tools, name: str) -> None:
 async def test_a_job_is_followed_to_its_end(call: Tools) -> None:
     bash_id = await background(call, "for i in 1 2 3; do echo step $i; sleep 0.1; done")
     text, is_running = "", True
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         while is_running:
             result = await call("BashOutput", bash_id=bash_id, wait=10_000)
             text += "".join(line + "\n" for line in ok(result).splitlines() if "step" in line)

@@ -70,7 +70,7 @@ async def looks_of_others() -> AsyncGenerator[Turns]:
     looks = Turns()
     async with anyio.create_task_group() as tasks:
         await tasks.start(hold_turn, looks)
-        with anyio.fail_after(30):
+        with anyio.fail_after(60):
             yield looks
         tasks.cancel_scope.cancel()
 
@@ -250,6 +250,6 @@ async def test_wait_looks_at_command_again_without_news(
 
 
 async def _until(condition: Callable[[], bool]) -> None:
-    with anyio.fail_after(30):
+    with anyio.fail_after(60):
         while not condition():
             await anyio.sleep(0.005)
