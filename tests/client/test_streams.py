@@ -29,7 +29,7 @@ from shelld_client import (
 )
 from shelld_client.async_mailbox import AsyncMailbox
 from shelld_client.mailbox import Mailbox
-from support import Gate, Mark, wait_for
+from support import GENTLE_DAEMON, Gate, Mark, wait_for
 
 
 async def test_stream_has_the_output_as_it_comes_and_then_the_result(
@@ -104,7 +104,7 @@ async def test_stream_of_a_timeout_has_the_output_first(spawn: Spawn, tmp_path: 
 async def test_stream_of_a_stopping_daemon_has_the_output_first(
     spawn: Spawn, monkeypatch: pytest.MonkeyPatch, is_skipped: bool
 ) -> None:
-    async with spawn() as shell:
+    async with spawn(GENTLE_DAEMON) as shell:
         stream = shell.stream("sleep 300 & trap 'echo last words; exit' TERM; echo go; wait")
         items: list[Any] = [await anext(stream)]
         if is_skipped:

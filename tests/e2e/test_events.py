@@ -16,7 +16,7 @@ from event_reader import (
     subscribe,
     text_of,
 )
-from support import Gate, Json, RawDaemon, altered_daemon, is_alive, raw_daemon
+from support import GENTLE_DAEMON, Gate, Json, RawDaemon, altered_daemon, is_alive, raw_daemon
 
 # This command listens on a free port of this machine.
 SERVER = """exec python3 -c '
@@ -607,11 +607,17 @@ def drain(daemon: RawDaemon) -> list[Json]:
     return [each for each in daemon.answers_to_the_end() if "method" in each]
 
 
-def test_shutdown_sends_the_end_of_each_shell(events: RawDaemon) -> None:
-    subscribe(events, "output", "exit")
-    ids = {events.background("trap 'echo bye; exit 1' TERM; while :; do sleep 0.01; done")}
-    ids |= {events.background("sleep 300") for _ in range(3)}
-    found = drain(events)
+@pytest.fixture
+def gentle() -> Generator[RawDaemon]:
+    with raw_daemon(command=GENTLE_DAEMON) as daemon:
+        yield daemon
+
+
+def test_shutdown_sends_the_end_of_each_shell(gentle: RawDaemon) -> None:
+    subscribe(gentle, "output", "exit")
+    ids = {gentle.background("trap 'echo bye; exit 1' TERM; while :; do sleep 0.01; done")}
+    ids |= {gentle.background("sleep 300") for _ in range(3)}
+    found = drain(gentle)
     assert {each["params"]["bash_id"] for each in found if each["method"] == "shell/exited"} == ids
     assert [each["params"]["seq"] for each in found] == list(range(1, len(found) + 1))
 
@@ -629,14 +635,14 @@ def test_ends_that_come_late_in_the_stop_are_sent() -> None:
 
 
 @pytest.mark.slow
-def test_shutdown_shows_the_last_screen(events: RawDaemon) -> None:
+def test_shutdown_shows_the_last_screen(gentle: RawDaemon) -> None:
     pytest.importorskip("avt")
-    subscribe(events, "screen", "exit")
+    subscribe(gentle, "screen", "exit")
     command = "trap 'printf bye; exit 1' TERM; printf hi; while :; do sleep 0.01; done"
-    events.background(command, tty=True, rows=2, cols=20)
-    while not any(next_event(events, "screen")["lines"]):
+    gentle.background(command, tty=True, rows=2, cols=20)
+    while not any(next_event(gentle, "screen")["lines"]):
         pass
-    found = drain(events)
+    found = drain(gentle)
     assert [each["method"] for each in found][-2:] == ["shell/screen", "shell/exited"]
     assert "bye" in "".join(found[-2]["params"]["lines"])
 

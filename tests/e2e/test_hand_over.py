@@ -232,7 +232,7 @@ def test_command_that_is_being_ended_is_refused(daemon: RawDaemon) -> None:
     shell = in_foreground(daemon)
     read = {"bash_id": shell["bash_id"], "until": "match", "wait": 60_000}
     daemon.call("bash_output", {**read, "pattern": "ready"})
-    kill = daemon.request("kill_shell", {"bash_id": shell["bash_id"], "grace": 5_000})
+    kill = daemon.request("kill_shell", {"bash_id": shell["bash_id"], "grace": 60_000})
     daemon.call("bash_output", {**read, "pattern": "told"})
     assert daemon.fail("background", {"bash_id": shell["bash_id"]})["code"] == -32602
     daemon.call("kill_shell", {"bash_id": shell["bash_id"], "signal": "KILL", "grace": 0})

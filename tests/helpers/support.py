@@ -60,6 +60,12 @@ PATIENT_DAEMON = altered_daemon(
 )
 
 
+# When this daemon stops, each command has practically unlimited time to end after its SIGTERM.
+GENTLE_DAEMON = altered_daemon(
+    {"shelld.app.STOP_GRACE_MS": 60_000, "shelld.app.STOP_KILL_S": 60, "shelld.app.STOP_S": 60}
+)
+
+
 class SupportsFileno(Protocol):
     def fileno(self) -> int: ...
 
