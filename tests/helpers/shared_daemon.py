@@ -51,6 +51,8 @@ class SharedDaemon:
                 wait_for(nothing_is_left)
             except AssertionError:
                 raise AssertionError(f"the test leaves processes: {left}") from None
+            # Before this answer, everything comes that the daemon has sent so far.
+            daemon.call("ping")
             daemon.forget_answers()
         except BaseException:
             self.close()
