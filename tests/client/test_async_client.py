@@ -74,7 +74,7 @@ async def test_results_are_typed_and_snake_case(shell: AsyncClient) -> None:
 
 async def test_a_background_job_is_followed_and_killed(shell: AsyncClient) -> None:
     job = await shell.bash("echo started; sleep 300", run_in_background=True)
-    read = await shell.bash_output(job.bash_id, wait=10_000)
+    read = await shell.bash_output(job.bash_id, wait=60_000)
     assert (read.stdout, read.is_running, read.stdout_range.end) == ("started\n", True, 8)
     (info,) = [info for info in await shell.list_shells() if info.is_running]
     assert (info.bash_id, info.pid) == (job.bash_id, job.pid)
@@ -168,7 +168,7 @@ async def test_daemon_imports_nothing_from_working_directory(tmp_path: Path) -> 
         (tmp_path / f"{name}.py").write_text("raise SystemExit('imported from the project')")
     async with AsyncClient.spawn(cwd=str(tmp_path)) as shell:
         job = await shell.bash("echo from here", run_in_background=True)
-        read = await shell.bash_output(job.bash_id, wait=10_000, filter="here")
+        read = await shell.bash_output(job.bash_id, wait=60_000, filter="here")
         assert read.stdout == "from here\n"
 
 
@@ -201,7 +201,7 @@ async def test_cancelled_read_returns_answer_that_has_arrived(shell: AsyncClient
         logger.addHandler(handler)
         logger.setLevel(logging.DEBUG)
         try:
-            read = await shell.bash_output(job.bash_id, wait=20_000)
+            read = await shell.bash_output(job.bash_id, wait=60_000)
         finally:
             logger.removeHandler(handler)
             logger.setLevel(logging.NOTSET)

@@ -40,7 +40,7 @@ async def test_client_answers_a_program_that_asks(spawn: Spawn) -> None:
         assert (resized.rows, resized.cols, resized.is_running) == (4, 20, True)
         small = await shell.read_screen(job.bash_id)
         assert (small.rows, small.cols) == (4, 20)
-        ended = await shell.write_stdin(job.bash_id, eof=True, wait=20_000, until="exit")
+        ended = await shell.write_stdin(job.bash_id, eof=True, wait=60_000, until="exit")
         assert (ended.exit_code, ended.written) == (0, 1)
         last = await shell.read_screen(job.bash_id)
         assert (last.is_running, last.exit_code) == (False, 0)
@@ -50,7 +50,7 @@ async def test_open_input_accepts_bytes_and_its_end(spawn: Spawn) -> None:
     async with spawn() as shell:
         job = await shell.bash("cat", open_stdin=True, stdin="first ", run_in_background=True)
         await shell.write_stdin(job.bash_id, "then ", base64="bGFzdA==")
-        ended = await shell.write_stdin(job.bash_id, eof=True, wait=20_000, until="exit")
+        ended = await shell.write_stdin(job.bash_id, eof=True, wait=60_000, until="exit")
         read = await shell.bash_output(job.bash_id, stdout_offset=0)
         assert (ended.exit_code, read.stdout) == (0, "first then last")
         with pytest.raises(StdinClosed):

@@ -36,7 +36,7 @@ async def test_output_of_a_job_continues_after_the_last_output(
 ) -> None:
     gate = Gate(tmp_path / "gate")
     async with spawn() as shell, shell.start(f"echo one; {gate.wait}; echo two >&2; exit 3") as job:
-        first = await job.output(wait=20_000)
+        first = await job.output(wait=60_000)
         assert (first.stdout, first.is_running) == ("one\n", True)
         gate.open()
         ended = await job.wait()
@@ -113,6 +113,8 @@ async def test_text_to_wait_for_is_no_pattern(spawn: Spawn) -> None:
 async def test_wait_for_text_that_never_comes_raises(spawn: Spawn) -> None:
     async with spawn() as shell:
         async with shell.start("echo building; sleep 300") as job:
+            while not [each for each in await shell.list_shells() if each.unread_bytes]:
+                await anyio.sleep(0.01)
             with pytest.raises(WaitTimedOut, match=r"did not write 'done' within 0\.2 s") as late:
                 await job.wait_for("done", timeout=0.2)
             assert late.value.result.stdout == "building\n"

@@ -88,7 +88,7 @@ async def test_job_of_a_silent_daemon_can_be_cancelled(
             assert scope.cancelled_caught
         finally:
             os.kill(shell.pid, signal.SIGCONT)
-        ended = await shell.bash_output(job.id, wait=20_000, until="exit")
+        ended = await shell.bash_output(job.id, wait=60_000, until="exit")
         assert ended.status == "killed"
 
 

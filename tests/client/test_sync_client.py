@@ -39,7 +39,7 @@ def test_sync_client_has_the_async_methods() -> None:
 def test_methods_return_results(shell: Client) -> None:
     assert shell.bash("echo hi").stdout == "hi\n"
     job = shell.bash("echo up; sleep 300", run_in_background=True)
-    assert shell.bash_output(job.bash_id, wait=10_000).stdout == "up\n"
+    assert shell.bash_output(job.bash_id, wait=60_000).stdout == "up\n"
     assert [info.bash_id for info in shell.list_shells()][1:] == [job.bash_id]
     assert shell.kill_shell(job.bash_id).status == "killed"
     shell.bash("sleep 300", session="mine", run_in_background=True)

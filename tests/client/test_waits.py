@@ -23,16 +23,16 @@ async def foreground(shell: Shell) -> Any:
 async def test_each_wait_reports_what_ended_it(spawn: Spawn) -> None:
     async with spawn() as shell:
         job = await shell.bash("echo ready; read -r name", tty=True, run_in_background=True)
-        found = await shell.bash_output(job.bash_id, wait=20_000, until="match", pattern="^r")
+        found = await shell.bash_output(job.bash_id, wait=60_000, until="match", pattern="^r")
         assert (found.reached, found.matched) == ("match", Matched("ready", "stdout", 0, 5))
-        asks = await shell.bash_output(job.bash_id, wait=20_000, until="prompt")
+        asks = await shell.bash_output(job.bash_id, wait=60_000, until="prompt")
         assert (asks.reached, asks.matched, asks.listening) == ("prompt", None, None)
-        quiet = await shell.bash_output(job.bash_id, wait=20_000, until="quiet", quiet_ms=50)
+        quiet = await shell.bash_output(job.bash_id, wait=60_000, until="quiet", quiet_ms=50)
         assert quiet.reached == "quiet"
         none = await shell.bash_output(job.bash_id, wait=50, until="listening", port=1)
         assert none.reached is None
         ended = await shell.write_stdin(
-            job.bash_id, "x\n", wait=20_000, until="quiet", quiet_ms=60_000
+            job.bash_id, "x\n", wait=60_000, until="quiet", quiet_ms=60_000
         )
         assert ended.reached == "exit"
         with pytest.raises(InvalidParams):

@@ -71,7 +71,7 @@ def test_a_fork_bomb_delays_nobody_and_is_killed(limited: Path, mechanism: str, 
             (shell,) = daemon.call("list_shells")["shells"]
             status = Path(f"/proc/{shell['pid']}/status").read_text()
             os.kill(int(status.partition("PPid:")[2].split()[0]), signal.SIGKILL)
-            read = daemon.call("bash_output", {"bash_id": bash_id, "wait": 20_000, "until": "exit"})
+            read = daemon.call("bash_output", {"bash_id": bash_id, "wait": 60_000, "until": "exit"})
             assert (read["status"], read["reason"]) == ("killed", "lost")
             assert daemon.call("list_shells")["shells"][0]["leftover"] == []
         else:

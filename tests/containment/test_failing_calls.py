@@ -89,7 +89,7 @@ def use_everything(daemon: RawDaemon, directory: Path) -> None:
             if shell["pid"] in children(pid):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-        wait_for_end = {"bash_id": shell["bash_id"], "wait": 20_000, "until": "exit"}
+        wait_for_end = {"bash_id": shell["bash_id"], "wait": 60_000, "until": "exit"}
         assert daemon.call("bash_output", wait_for_end)["status"] == "killed"
 
 
@@ -199,5 +199,5 @@ def test_keeper_failing_after_wakeup_checks_children_again(tmp_path: Path) -> No
         # The death of the runner wakes the keeper only once. `_reap` fails at this one time.
         os.kill(runner, signal.SIGKILL)
         wait_for((tmp_path / "fired").exists, "the failure")
-        wait_for_end = {"bash_id": shell["bash_id"], "wait": 15_000, "until": "exit"}
+        wait_for_end = {"bash_id": shell["bash_id"], "wait": 60_000, "until": "exit"}
         assert daemon.call("bash_output", wait_for_end)["status"] == "killed"

@@ -78,7 +78,7 @@ def test_traceable_processes_are_killed(daemon: RawDaemon, command: str, end: st
         (keeper,) = children(daemon.pid)
         (runner,) = [runner for runner in children(keeper) if pid in children(runner)]
         os.kill(runner, signal.SIGKILL)
-        read = daemon.call("bash_output", {"bash_id": bash_id, "wait": 20_000, "until": "exit"})
+        read = daemon.call("bash_output", {"bash_id": bash_id, "wait": 60_000, "until": "exit"})
         assert (read["status"], read["reason"]) == ("killed", "lost")
         # The daemon finds processes in another session only through living parents, so it may miss
         # processes whose parents have ended.
@@ -116,7 +116,7 @@ def test_lost_command_leaves_no_traceable_process(
         wait_for(lambda: len(list(descriptors.iterdir())) < count, "the keeper's last word")
     finally:
         os.kill(daemon.pid, signal.SIGCONT)
-    read = daemon.call("bash_output", {"bash_id": bash_id, "wait": 20_000, "until": "exit"})
+    read = daemon.call("bash_output", {"bash_id": bash_id, "wait": 60_000, "until": "exit"})
     alive = [pid for pid in family if is_alive(pid)]
     assert (read["status"], read["reason"], alive) == ("killed", "lost", [])
 

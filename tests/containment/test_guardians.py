@@ -295,7 +295,7 @@ def test_keeper_traced_by_a_command_is_replaced(mechanism: str) -> None:
         keeper = keeper_of(daemon)
         runners = children(keeper)
         tracer = daemon.background(f"{sys.executable} {TRACER} {keeper}")
-        told = daemon.call("bash_output", {"bash_id": tracer, "wait": 20_000})["stdout"]
+        told = daemon.call("bash_output", {"bash_id": tracer, "wait": 60_000})["stdout"]
         if told != "stopped":
             pytest.skip(f"no debugger may be attached: {told}")
         # There are more commands than idle runners, so the keeper has to fork more runners.

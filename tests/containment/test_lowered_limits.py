@@ -89,7 +89,7 @@ def test_keeper_without_descriptors_cleans_up_killed_runner(mechanism: str) -> N
         pid = pid_of(daemon, bash_id)
         with no_more_descriptors(keeper_of(daemon)):
             os.kill(runner_of(daemon, pid), signal.SIGKILL)
-            params = {"bash_id": bash_id, "wait": 20_000, "until": "exit"}
+            params = {"bash_id": bash_id, "wait": 60_000, "until": "exit"}
             read = daemon.call("bash_output", params)
             assert (read["status"], read["reason"]) == ("killed", "lost")
             wait_for(lambda: nothing_sleeps(daemon), "the end of all")

@@ -203,7 +203,7 @@ def end_by_kill_of_leftovers(scene: Scene) -> None:
     # First bash ends. Then the test kills the leftover processes.
     bash_id = scene.start()
     os.kill(scene.pid_of(bash_id), signal.SIGKILL)
-    read = scene.daemon.call("bash_output", {"bash_id": bash_id, "wait": 20_000, "until": "exit"})
+    read = scene.daemon.call("bash_output", {"bash_id": bash_id, "wait": 60_000, "until": "exit"})
     assert (read["status"], read["signal"]) == ("failed", "SIGKILL")
     result = scene.daemon.call("kill_shell", {"shell_id": bash_id, "grace": 200})
     assert result["survivors"] == []
@@ -240,7 +240,7 @@ def end_by_close_session(scene: Scene) -> None:
 
 
 def wait_until_lost(scene: Scene, bash_id: str) -> None:
-    read = scene.daemon.call("bash_output", {"bash_id": bash_id, "wait": 20_000, "until": "exit"})
+    read = scene.daemon.call("bash_output", {"bash_id": bash_id, "wait": 60_000, "until": "exit"})
     assert (read["status"], read["signal"]) == ("killed", "SIGKILL")
     assert read["reason"] == "lost"
 

@@ -175,7 +175,7 @@ def test_hidden_process_of_killed_runner_is_named(
         (runner,) = [pid for pid in children(keeper) if shell["pid"] in children(pid)]
         with killed_in_the_end(hidden):
             os.kill(runner, signal.SIGKILL)
-            read = daemon.call("bash_output", {"bash_id": bash_id, "wait": 20_000, "until": "exit"})
+            read = daemon.call("bash_output", {"bash_id": bash_id, "wait": 60_000, "until": "exit"})
             assert (read["status"], read["reason"]) == ("killed", "lost")
             left = [] if foreign.can_be_killed else [hidden]
             assert daemon.call("list_shells")["shells"][0]["leftover"] == left

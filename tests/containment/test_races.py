@@ -108,7 +108,7 @@ def test_two_kills_and_a_read_agree_at_the_end(daemon: RawDaemon, count: int) ->
             if chance.random() < 0.5:
                 time.sleep(chance.random() / 500)
             kill = {"shell_id": bash_id, "grace": chance.choice([0, 1, 20])}
-            read = {"bash_id": bash_id, "wait": 20_000, "until": "exit"}
+            read = {"bash_id": bash_id, "wait": 60_000, "until": "exit"}
             requests = [("kill_shell", kill), ("kill_shell", kill), ("bash_output", read)]
             chance.shuffle(requests)
             asked.append((bash_id, [daemon.request(*request) for request in requests]))
@@ -143,7 +143,7 @@ def test_input_resize_kill_and_exit_agree(daemon: RawDaemon, count: int) -> None
             chance.shuffle(inputs)
             ends: list[tuple[str, Json]] = [
                 ("kill_shell", {"shell_id": bash_id, "grace": chance.choice([0, 20])}),
-                ("bash_output", {**name, "wait": 20_000, "until": "exit"}),
+                ("bash_output", {**name, "wait": 60_000, "until": "exit"}),
             ]
             at = chance.randint(0, len(inputs))
             sent = [daemon.request(*each) for each in inputs[:at]]
@@ -199,7 +199,7 @@ def test_simultaneous_timeout_kill_and_exit_agree(daemon: RawDaemon, count: int)
             for _ in range(5 * AT_ONCE)
         ]
         reads = [
-            daemon.request("bash_output", {"bash_id": bash_id, "wait": 20_000, "until": "exit"})
+            daemon.request("bash_output", {"bash_id": bash_id, "wait": 60_000, "until": "exit"})
             for bash_id in ids
         ]
         time.sleep(max(0, began + 0.99 - time.monotonic()))

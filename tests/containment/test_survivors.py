@@ -51,7 +51,7 @@ def test_survivor_of_killed_runner_is_named(new_daemon: RawDaemon, freezer: Free
     (runner,) = [pid for pid in children(keeper) if stuck in descendants(pid)]
     with freezer.holding(stuck):
         os.kill(runner, signal.SIGKILL)
-        read = new_daemon.call("bash_output", {"bash_id": bash_id, "wait": 20_000, "until": "exit"})
+        read = new_daemon.call("bash_output", {"bash_id": bash_id, "wait": 60_000, "until": "exit"})
         assert (read["status"], read["reason"]) == ("killed", "lost")
         assert new_daemon.call("list_shells")["shells"][0]["leftover"] == [stuck]
         # `kill_shell` cannot kill this process either, and reports the same survivor.

@@ -106,7 +106,7 @@ def test_daemon_that_may_write_no_file_serves_its_client(user: Lasting) -> None:
         resource.prlimit(pid, resource.RLIMIT_FSIZE, (0, hard))
         job = first.background("head -c 1000000 /dev/zero | tr '\\0' x; echo end")
     with user.attach() as second:
-        params = {"bash_id": job, "wait": 20_000, "until": "exit"}
+        params = {"bash_id": job, "wait": 60_000, "until": "exit"}
         read = second.call("bash_output", params)
         assert read["spoolError"] == "EFBIG"
         # The daemon counts the output that it could not keep.

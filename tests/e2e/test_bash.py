@@ -272,7 +272,7 @@ def test_timeout_to_background_answers_like_background_start(
     assert is_alive(result["pid"])
     gate.open()
     read = daemon.call(
-        "bash_output", {"bash_id": result["bash_id"], "wait": 20_000, "until": "exit"}
+        "bash_output", {"bash_id": result["bash_id"], "wait": 60_000, "until": "exit"}
     )
     assert (read["stdout"], read["status"]) == ("one\ntwo\n", "completed")
 
@@ -312,7 +312,7 @@ def test_silence_moves_a_command_to_the_background(daemon: RawDaemon, tmp_path: 
     assert (result["status"], result["reason"]) == ("running", "idle")
     gate.open()
     read = daemon.call(
-        "bash_output", {"bash_id": result["bash_id"], "wait": 20_000, "until": "exit"}
+        "bash_output", {"bash_id": result["bash_id"], "wait": 60_000, "until": "exit"}
     )
     assert (read["stdout"], read["status"]) == ("one\ntwo\n", "completed")
     assert "reason" not in read
@@ -328,13 +328,13 @@ def test_timeout_applies_beside_idle_timeout(daemon: RawDaemon) -> None:
 
 def test_a_silent_background_shell_times_out(daemon: RawDaemon) -> None:
     bash_id = daemon.background("echo out; sleep 300", idle_timeout=1000)
-    read = daemon.call("bash_output", {"bash_id": bash_id, "wait": 20_000, "until": "exit"})
+    read = daemon.call("bash_output", {"bash_id": bash_id, "wait": 60_000, "until": "exit"})
     assert (read["status"], read["reason"]) == ("timeout", "idle")
 
 
 def test_given_timeout_applies_to_background_shell(daemon: RawDaemon) -> None:
     bash_id = daemon.background("sleep 300", timeout=1000)
-    read = daemon.call("bash_output", {"bash_id": bash_id, "wait": 20_000, "until": "exit"})
+    read = daemon.call("bash_output", {"bash_id": bash_id, "wait": 60_000, "until": "exit"})
     assert (read["status"], read["signal"]) == ("timeout", "SIGTERM")
 
 
@@ -343,7 +343,7 @@ def test_default_timeout_can_be_set() -> None:
     with raw_daemon("--default-timeout", "1000") as daemon:
         assert daemon.fail("bash", {"command": "sleep 300"})["data"]["timeout_ms"] == 1000
         bash_id = daemon.background("sleep 1.3; echo not killed")
-        read = daemon.call("bash_output", {"bash_id": bash_id, "wait": 20_000, "until": "exit"})
+        read = daemon.call("bash_output", {"bash_id": bash_id, "wait": 60_000, "until": "exit"})
         assert read["stdout"] == "not killed\n"
 
 

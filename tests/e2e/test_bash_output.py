@@ -69,14 +69,14 @@ def test_read_returns_only_new_output(daemon: RawDaemon, tmp_path: Path) -> None
     first, second = Gate(tmp_path / "first"), Gate(tmp_path / "second")
     command = f"echo one; {first.wait}; echo two; {second.wait}; echo three"
     bash_id = daemon.background(command)
-    assert read(daemon, bash_id, wait=20_000)["stdout"] == "one\n"
+    assert read(daemon, bash_id, wait=60_000)["stdout"] == "one\n"
     again = read(daemon, bash_id)
     assert (again["stdout"], again["isRunning"], again["status"]) == ("", True, "running")
     assert again["stdoutRange"] == {"start": 4, "end": 4, "dropped": 0}
     first.open()
-    assert read(daemon, bash_id, wait=20_000)["stdout"] == "two\n"
+    assert read(daemon, bash_id, wait=60_000)["stdout"] == "two\n"
     second.open()
-    last = read(daemon, bash_id, wait=20_000, until="exit")
+    last = read(daemon, bash_id, wait=60_000, until="exit")
     assert (last["stdout"], last["isRunning"]) == ("three\n", False)
 
 
@@ -101,7 +101,7 @@ def test_wait_does_not_wait_for_a_leftover(daemon: RawDaemon, tmp_path: Path) ->
 
 def test_wait_until_exit_collects_all_output(daemon: RawDaemon) -> None:
     bash_id = daemon.background("for i in 1 2 3; do echo $i; sleep 0.05; done")
-    result = read(daemon, bash_id, wait=20_000, until="exit")
+    result = read(daemon, bash_id, wait=60_000, until="exit")
     assert (result["stdout"], result["exitCode"]) == ("1\n2\n3\n", 0)
 
 
@@ -158,15 +158,15 @@ def test_characters_and_escapes_are_never_cut_in_two(daemon: RawDaemon, size: in
 def test_unfinished_character_is_left_for_next_read(daemon: RawDaemon, tmp_path: Path) -> None:
     gate = Gate(tmp_path / "gate")
     bash_id = daemon.background(rf"printf 'a\xe2\x82'; {gate.wait}; printf '\xac'")
-    assert read(daemon, bash_id, wait=20_000)["stdout"] == "a"
+    assert read(daemon, bash_id, wait=60_000)["stdout"] == "a"
     gate.open()
-    assert read(daemon, bash_id, wait=20_000)["stdout"] == "€"
+    assert read(daemon, bash_id, wait=60_000)["stdout"] == "€"
 
 
 def test_prompt_without_a_line_end_is_returned(daemon: RawDaemon, tmp_path: Path) -> None:
     gate = Gate(tmp_path / "gate")
     bash_id = daemon.background(f"printf 'Continue? '; {gate.wait}")
-    assert read(daemon, bash_id, wait=20_000)["stdout"] == "Continue? "
+    assert read(daemon, bash_id, wait=60_000)["stdout"] == "Continue? "
     gate.open()
 
 
@@ -245,7 +245,7 @@ def test_filter_holds_an_unfinished_line_back(new_daemon: RawDaemon, tmp_path: P
     first = read(new_daemon, bash_id, filter="err")
     assert (first["stdout"], first["stdoutRange"]["end"], first["more"]) == ("", 2, False)
     middle.open()
-    second = read(new_daemon, bash_id, filter="err", wait=20_000)
+    second = read(new_daemon, bash_id, filter="err", wait=60_000)
     assert second["stdout"] == "error\n"
     end.open()
 
@@ -254,7 +254,7 @@ def test_filtered_wait_ends_at_matching_line(daemon: RawDaemon, tmp_path: Path) 
     gate = Gate(tmp_path / "gate")
     bash_id = daemon.background(f"seq 100; {gate.wait}; echo ready; sleep 300")
     waiting = daemon.request(
-        "bash_output", {"bash_id": bash_id, "wait": 20_000, "filter": "^ready"}
+        "bash_output", {"bash_id": bash_id, "wait": 60_000, "filter": "^ready"}
     )
     daemon.call("ping")
     gate.open()

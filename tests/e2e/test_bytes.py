@@ -82,7 +82,7 @@ def test_leftover_of_a_merged_command_writes_to_stdout(daemon: RawDaemon, tmp_pa
     result = bash(daemon, f"({gate.wait}; echo late >&2) & echo now >&2", merge=True)
     assert result["stdout"] == "now\n"
     gate.open()
-    params = {"bash_id": result["bash_id"], "wait": 20_000}
+    params = {"bash_id": result["bash_id"], "wait": 60_000}
     wait_for(lambda: daemon.call("bash_output", params)["stdout"] == "late\n", "the late line")
 
 
@@ -106,7 +106,7 @@ def test_input_in_base64_arrives_byte_for_byte(daemon: RawDaemon, size: int) -> 
 def test_input_in_base64_can_be_continued(daemon: RawDaemon) -> None:
     bash_id = daemon.background("cat", stdin_base64=encoded(b"\xff\0"), open_stdin=True)
     daemon.call("write_stdin", {"bash_id": bash_id, "base64": encoded(b"\xfe"), "eof": True})
-    read = read_bytes(daemon, bash_id, wait=20_000, until="exit", stdout_offset=0)
+    read = read_bytes(daemon, bash_id, wait=60_000, until="exit", stdout_offset=0)
     assert decoded(read["stdout"]) == b"\xff\0\xfe"
 
 
@@ -156,16 +156,16 @@ def test_output_in_base64_does_not_wait_for_whole_characters(
 ) -> None:
     gate = Gate(tmp_path / "gate")
     bash_id = daemon.background(rf"printf '\xe2\x82'; {gate.wait}; printf '\xac\033[1m'")
-    assert decoded(read_bytes(daemon, bash_id, wait=20_000)["stdout"]) == b"\xe2\x82"
+    assert decoded(read_bytes(daemon, bash_id, wait=60_000)["stdout"]) == b"\xe2\x82"
     gate.open()
-    rest = read_bytes(daemon, bash_id, wait=20_000, until="exit")
+    rest = read_bytes(daemon, bash_id, wait=60_000, until="exit")
     assert decoded(rest["stdout"]) == b"\xac\033[1m"
 
 
 def test_reads_in_base64_and_as_text_share_a_position(daemon: RawDaemon) -> None:
     bash_id = daemon.background("echo one; echo two")
     daemon.call(
-        "bash_output", {"bash_id": bash_id, "wait": 20_000, "until": "exit", "max_bytes": 4}
+        "bash_output", {"bash_id": bash_id, "wait": 60_000, "until": "exit", "max_bytes": 4}
     )
     assert decoded(read_bytes(daemon, bash_id)["stdout"]) == b"two\n"
     assert daemon.call("bash_output", {"bash_id": bash_id})["stdout"] == ""

@@ -186,7 +186,7 @@ def test_request_for_a_command_that_must_exist_starts_nothing(
     first = daemon.call("bash", params)
     again = daemon.call("bash", {**params, "key_must_exist": True})
     assert again["bash_id"] == first["bash_id"]
-    daemon.call("bash_output", {"bash_id": first["bash_id"], "until": "exit", "wait": 20_000})
+    daemon.call("bash_output", {"bash_id": first["bash_id"], "until": "exit", "wait": 60_000})
     assert starts(tmp_path) == 1
 
 

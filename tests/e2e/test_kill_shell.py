@@ -83,7 +83,7 @@ def test_signal_and_grace_are_honoured(daemon: RawDaemon) -> None:
     bash_id = daemon.background(
         "trap 'echo int; exit 5' INT; echo set; while :; do sleep 0.01; done"
     )
-    assert daemon.call("bash_output", {"bash_id": bash_id, "wait": 20_000})["stdout"] == "set\n"
+    assert daemon.call("bash_output", {"bash_id": bash_id, "wait": 60_000})["stdout"] == "set\n"
     result = daemon.call("kill_shell", {"shell_id": bash_id, "signal": "INT", "grace": 60_000})
     assert (result["status"], result["exitCode"], result["signal"]) == ("killed", 5, None)
     assert daemon.call("bash_output", {"bash_id": bash_id})["stdout"] == "int\n"
@@ -92,7 +92,7 @@ def test_signal_and_grace_are_honoured(daemon: RawDaemon) -> None:
 def test_stopped_process_is_continued_to_clean_up(new_daemon: RawDaemon) -> None:
     command = "trap 'echo cleaned; exit 3' TERM; echo set; kill -STOP $$; sleep 300"
     bash_id = new_daemon.background(command)
-    new_daemon.call("bash_output", {"bash_id": bash_id, "wait": 20_000})
+    new_daemon.call("bash_output", {"bash_id": bash_id, "wait": 60_000})
     (shell,) = new_daemon.call("list_shells")["shells"]
     status = Path(f"/proc/{shell['pid']}/status")
     wait_for(lambda: "(stopped)" in status.read_text(), "the command to stop itself")
@@ -103,7 +103,7 @@ def test_stopped_process_is_continued_to_clean_up(new_daemon: RawDaemon) -> None
 
 def test_sigkill_follows_when_the_grace_is_over(daemon: RawDaemon) -> None:
     bash_id = daemon.background("trap '' TERM; echo set; while :; do sleep 0.01; done")
-    daemon.call("bash_output", {"bash_id": bash_id, "wait": 20_000})
+    daemon.call("bash_output", {"bash_id": bash_id, "wait": 60_000})
     result = daemon.call("kill_shell", {"shell_id": bash_id, "grace": 300})
     assert result["signal"] == "SIGKILL"
 
@@ -116,7 +116,7 @@ def test_kill_signal_needs_no_grace(daemon: RawDaemon) -> None:
 
 def test_two_kills_at_once_are_both_answered(daemon: RawDaemon) -> None:
     bash_id = daemon.background("trap '' TERM; echo set; while :; do sleep 0.01; done")
-    daemon.call("bash_output", {"bash_id": bash_id, "wait": 20_000})
+    daemon.call("bash_output", {"bash_id": bash_id, "wait": 60_000})
     slow = daemon.request("kill_shell", {"shell_id": bash_id, "grace": 60_000})
     fast = daemon.request("kill_shell", {"shell_id": bash_id, "grace": 50})
     for request_id in (slow, fast):

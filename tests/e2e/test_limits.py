@@ -47,7 +47,7 @@ def test_the_shell_that_ended_first_expires_first(tmp_path: Path) -> None:
             gate.open()
         result = daemon.answer(request)["result"]
         assert (result["stdout"], result["truncated"]) == ("kept\n", False)
-        waited = daemon.call("bash_output", {"bash_id": bash_id, "wait": 20_000, "until": "exit"})
+        waited = daemon.call("bash_output", {"bash_id": bash_id, "wait": 60_000, "until": "exit"})
         assert waited["stdout"] == "kept\n"
         wait_for(lambda: len(daemon.call("list_shells")["shells"]) == 3, "the oldest to expire")
         listed = {shell["bash_id"] for shell in daemon.call("list_shells")["shells"]}

@@ -46,7 +46,7 @@ def test_lost_threads_fail_only_their_requests() -> None:
     with raw_daemon(command=[sys.executable, "-c", DAEMON], stderr_is_silent=False) as daemon:
         job = daemon.bash("exec sleep 300", run_in_background=True)
         text = daemon.bash("head -c 100000 /dev/zero | tr '\\0' x", run_in_background=True)
-        daemon.call("bash_output", {"bash_id": text["bash_id"], "wait": 20_000, "until": "exit"})
+        daemon.call("bash_output", {"bash_id": text["bash_id"], "wait": 60_000, "until": "exit"})
         read = {"bash_id": text["bash_id"], "stdout_offset": 0, "filter": "y+"}
         ids = [
             daemon.request("explain_command", {"command": LONG}),

@@ -36,7 +36,7 @@ def test_bytes_read_while_writing_are_right(daemon: RawDaemon) -> None:
     bash_id = daemon.background(records(total))
     position = 0
     while position < total:
-        result = read(daemon, bash_id, wait=20_000, max_bytes=300_000)
+        result = read(daemon, bash_id, wait=60_000, max_bytes=300_000)
         span = result["stdoutRange"]
         assert (span["start"], span["dropped"]) == (position, 0)
         position = span["end"]
@@ -156,12 +156,12 @@ def test_a_progress_bar_can_be_followed(daemon: RawDaemon, tmp_path: Path) -> No
     bash_id = daemon.background(
         rf"printf '10%%\r20%%\r'; {first.wait}; printf '30%%\r40%%\r'; {second.wait}; echo"
     )
-    assert read(daemon, bash_id, wait=20_000)["stdout"] == "20%"
+    assert read(daemon, bash_id, wait=60_000)["stdout"] == "20%"
     first.open()
     # The text begins with a carriage return, because it overwrites the text of the previous read.
-    assert read(daemon, bash_id, wait=20_000)["stdout"] == "\r40%"
+    assert read(daemon, bash_id, wait=60_000)["stdout"] == "\r40%"
     second.open()
-    last = read(daemon, bash_id, wait=20_000, until="exit")
+    last = read(daemon, bash_id, wait=60_000, until="exit")
     assert last["stdout"] == "\r\n"
 
 
@@ -179,9 +179,9 @@ def test_a_control_string_that_never_ends_hides_nothing(daemon: RawDaemon) -> No
 def test_escape_sequence_in_two_writes_is_removed(daemon: RawDaemon, tmp_path: Path) -> None:
     gate = Gate(tmp_path / "gate")
     bash_id = daemon.background(rf"printf 'a\e]8;;http://'; {gate.wait}; printf 'x\e\\b\e[0m'")
-    assert read(daemon, bash_id, wait=20_000)["stdout"] == "a"
+    assert read(daemon, bash_id, wait=60_000)["stdout"] == "a"
     gate.open()
-    assert read(daemon, bash_id, wait=20_000)["stdout"] == "b"
+    assert read(daemon, bash_id, wait=60_000)["stdout"] == "b"
 
 
 # -- filters ----------------------------------------------------------------------------------
@@ -223,7 +223,7 @@ def test_a_filter_that_backtracks_follows_a_running_shell(
     gate = Gate(tmp_path / "gate")
     bash_id = new_daemon.background(f"seq 1000; {gate.wait}; echo ready now; sleep 300")
     waiting = new_daemon.request(
-        "bash_output", {"bash_id": bash_id, "wait": 20_000, "filter": "ready(?= now)"}
+        "bash_output", {"bash_id": bash_id, "wait": 60_000, "filter": "ready(?= now)"}
     )
     wait_for(
         lambda: new_daemon.call("list_shells")["shells"][0]["unreadBytes"] > 3000, "the output"

@@ -83,7 +83,7 @@ def test_program_that_does_not_read_has_no_prompt(daemon: RawDaemon) -> None:
     waiting = daemon.background("printf 'Name? '; read -r x", tty=True)
     busy = {daemon.background(command, tty=True): command for command in BUSY}
     for bash_id in busy:
-        ready = {"bash_id": bash_id, "wait": 20_000, "filter": "ready"}
+        ready = {"bash_id": bash_id, "wait": 60_000, "filter": "ready"}
         assert daemon.call("bash_output", ready)["stdout"]
     for _ in range(3):
         # This wait takes a moment, in which the busy commands go on.
@@ -152,7 +152,7 @@ def test_answered_program_waits_no_more(daemon: RawDaemon) -> None:
     answer = {"bash_id": bash_id, "text": "yes\n"}
     output = daemon.call("write_stdin", answer)["stdout"]
     while "<yes>" not in output:
-        output += daemon.call("bash_output", {"bash_id": bash_id, "wait": 20_000})["stdout"]
+        output += daemon.call("bash_output", {"bash_id": bash_id, "wait": 60_000})["stdout"]
     assert daemon.call("bash_output", {"bash_id": bash_id})["prompt"] is None
 
 

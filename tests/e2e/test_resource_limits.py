@@ -128,7 +128,7 @@ def test_memory_of_a_session_counts_together(daemon: RawDaemon, session: str) ->
         f"{PYTHON} 'import time; taken = bytearray(40 << 20); print(1, flush=True); time.sleep(60)'"
     )
     first = daemon.background(modest, session=session)
-    daemon.call("bash_output", {"bash_id": first, "wait": 20_000})
+    daemon.call("bash_output", {"bash_id": first, "wait": 60_000})
     # Alone, the second command would also stay below the limit. Both commands together exceed it,
     # and the daemon or the kernel ends the larger command.
     larger = modest.replace("40 <<", "80 <<")
@@ -204,7 +204,7 @@ def test_limit_holds_in_the_grace_of_a_kill(
         "while True: pass'"
     )
     shell = daemon.background(stubborn, session=session)
-    daemon.call("bash_output", {"bash_id": shell, "wait": 20_000})
+    daemon.call("bash_output", {"bash_id": shell, "wait": 60_000})
     daemon.call("kill_shell", {"shell_id": shell, "signal": "TERM", "grace": 60_000})
     read = daemon.call("bash_output", {"bash_id": shell})
     assert outcome(read) == ("killed", "cpu" if "cpu_seconds" in limits else "memory")

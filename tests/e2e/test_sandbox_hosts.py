@@ -254,7 +254,7 @@ def test_a_read_lists_the_refused_hosts_of_a_running_command(
     configure(daemon, session, network="hosts", hosts=[])
     command = "curl -s http://one.invalid/; (curl -s http://two.invalid/); exec sleep 300"
     shell = daemon.background(command, session=session)
-    read: Json = {"bash_id": shell, "wait": 20_000, "until": "match", "pattern": "two.invalid"}
+    read: Json = {"bash_id": shell, "wait": 60_000, "until": "match", "pattern": "two.invalid"}
     result = daemon.call("bash_output", read)
     assert result["denied"] == [denied("one.invalid", 80), denied("two.invalid", 80)]
     daemon.call("kill_shell", {"shell_id": shell})
@@ -442,7 +442,7 @@ def test_hostile_clients_harm_neither_the_daemon_nor_others(
         "input()\n"
     )
     shell = daemon.background(f"exec python3 -c '{code}'", session=session, open_stdin=True)
-    read: Json = {"bash_id": shell, "wait": 20_000, "until": "match", "pattern": "held"}
+    read: Json = {"bash_id": shell, "wait": 60_000, "until": "match", "pattern": "held"}
     daemon.call("bash_output", read)
     result = daemon.bash(f"curl -sS http://127.0.0.1:{port}/file", session=session)
     assert result["stdout"] == "content\n", result

@@ -220,7 +220,7 @@ def test_killed_or_timed_out_command_changes_nothing(daemon: RawDaemon) -> None:
 def test_background_shells_never_change_the_session(daemon: RawDaemon) -> None:
     daemon.bash("x=1; cd /usr; f() { echo f; }")
     bash_id = daemon.background("echo $x; pwd; f; x=2; cd /tmp")
-    read = daemon.call("bash_output", {"bash_id": bash_id, "wait": 20_000, "until": "exit"})
+    read = daemon.call("bash_output", {"bash_id": bash_id, "wait": 60_000, "until": "exit"})
     assert read["stdout"] == "1\n/usr\nf\n"
     assert out(daemon, "echo $x; pwd") == "1\n/usr\n"
 
@@ -229,7 +229,7 @@ def test_command_moved_to_background_changes_nothing(daemon: RawDaemon, tmp_path
     gate = Gate(tmp_path / "gate")
     moved = daemon.bash(f"x=1; {gate.wait}", timeout=1000, on_timeout="background")
     gate.open()
-    daemon.call("bash_output", {"bash_id": moved["bash_id"], "wait": 20_000, "until": "exit"})
+    daemon.call("bash_output", {"bash_id": moved["bash_id"], "wait": 60_000, "until": "exit"})
     assert out(daemon, "echo [$x]") == "[]\n"
 
 

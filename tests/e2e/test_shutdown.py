@@ -43,7 +43,7 @@ def start_stubborn_family(daemon: RawDaemon) -> list[int]:
     descendants.
     """
     bash_id = daemon.background(STUBBORN)
-    daemon.call("bash_output", {"bash_id": bash_id, "wait": 20_000})
+    daemon.call("bash_output", {"bash_id": bash_id, "wait": 60_000})
     daemon.bash("(setsid sleep 300 &) ; nohup sleep 300 >/dev/null 2>&1 & disown")
     daemon.background("env -i setsid sleep 300 & sleep 300")
     return descendants(daemon.pid)

@@ -341,7 +341,7 @@ def test_a_command_that_stops_itself_is_not_ended(daemon: RawDaemon) -> None:
     stat = Path(f"/proc/{pid}/stat")
     wait_for(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T", "its stop")
     os.kill(pid, signal.SIGCONT)
-    read = daemon.call("bash_output", {"bash_id": shell, "wait": 20_000, "until": "exit"})
+    read = daemon.call("bash_output", {"bash_id": shell, "wait": 60_000, "until": "exit"})
     assert (read["stdout"], read["status"]) == ("on\n", "completed")
 
 

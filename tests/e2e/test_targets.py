@@ -88,7 +88,7 @@ def test_every_method_takes_the_id_of_a_target(hub: RawDaemon) -> None:
     bash_id = hub.background(command, target="box", tty=True, description="far")
     written = hub.call(
         "write_stdin",
-        {"bash_id": bash_id, "text": "x\n", "wait": 20_000, "until": "match", "pattern": "^got x"},
+        {"bash_id": bash_id, "text": "x\n", "wait": 60_000, "until": "match", "pattern": "^got x"},
     )
     assert (written["bash_id"], written["reached"]) == (bash_id, "match")
     resized = hub.call("resize_shell", {"bash_id": bash_id, "rows": 5, "cols": 50})

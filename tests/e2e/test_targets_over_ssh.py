@@ -31,7 +31,7 @@ def test_target_works_over_ssh(ssh: list[str]) -> None:
         result = daemon.bash("cd /tmp; echo $SSH_CONNECTION", target="box")
         assert result["stdout"].startswith("127.0.0.1 ")
         bash_id = daemon.background("read x; echo got $x", target="box", open_stdin=True)
-        params = {"bash_id": bash_id, "text": "it\n", "wait": 20_000, "until": "exit"}
+        params = {"bash_id": bash_id, "text": "it\n", "wait": 60_000, "until": "exit"}
         assert daemon.call("write_stdin", params)["stdout"] == "got it\n"
         call = daemon.request("bash", {"command": "sleep 300", "target": "box"})
         far = int(daemon.bash("echo $PPID", target="box")["stdout"])
@@ -72,7 +72,7 @@ def test_lasting_daemon_at_the_far_end_loses_nothing(ssh: list[str], tmp_path: P
         assert next_event(daemon, "lost")["subscription"] == name
         gate.open()
         assert daemon.background(command, **starting) == bash_id
-        read = {"bash_id": bash_id, "stdout_offset": 0, "wait": 20_000, "until": "prompt"}
+        read = {"bash_id": bash_id, "stdout_offset": 0, "wait": 60_000, "until": "prompt"}
         assert daemon.call("bash_output", read)["stdout"] == lines
         daemon.call("write_stdin", {"bash_id": bash_id, "text": "it\n"})
         cut()

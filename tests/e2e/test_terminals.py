@@ -108,7 +108,7 @@ def test_timeout_ends_a_command_with_terminal(daemon: RawDaemon, tmp_path: Path)
 def test_leftover_keeps_its_terminal(daemon: RawDaemon) -> None:
     shown = daemon.bash("trap '' HUP; (sleep 0.3; echo late) & echo now", tty=True)
     assert shown["stdout"] == "now\r\n"
-    read = {"bash_id": shown["bash_id"], "wait": 20_000}
+    read = {"bash_id": shown["bash_id"], "wait": 60_000}
     wait_for(lambda: daemon.call("bash_output", read)["stdout"] == "late\r\n", "the late line")
 
 
@@ -151,7 +151,7 @@ def test_programs_get_fixed_answers_only(daemon: RawDaemon) -> None:
 def test_answer_to_write_comes_in_one_round_trip(daemon: RawDaemon) -> None:
     typing = Session(daemon, "stty -echo; echo ready; while read -r x; do echo got $x; done")
     typing.until("ready\r\n")
-    result = typing.write("hello\n", wait=20_000)
+    result = typing.write("hello\n", wait=60_000)
     assert result["stdout"] == "got hello\r\n"
     assert (result["written"], result["pendingBytes"], result["isRunning"]) == (6, 0, True)
 
@@ -203,17 +203,17 @@ def test_input_is_for_one_shell_that_exists(daemon: RawDaemon, method: str) -> N
 
 def test_write_that_reads_from_an_offset_consumes_no_output(daemon: RawDaemon) -> None:
     bash_id = daemon.background("echo first; cat", open_stdin=True)
-    daemon.call("bash_output", {"bash_id": bash_id, "wait": 20_000, "stdout_offset": 0})
+    daemon.call("bash_output", {"bash_id": bash_id, "wait": 60_000, "stdout_offset": 0})
     write: Json = {"bash_id": bash_id, "text": "second\n", "eof": True, "stdout_offset": 2}
     written = daemon.call("write_stdin", {**write, "max_bytes": 3})
     assert (written["stdout"], written["written"]) == ("rst", 7)
-    read = daemon.call("bash_output", {"bash_id": bash_id, "wait": 20_000, "until": "exit"})
+    read = daemon.call("bash_output", {"bash_id": bash_id, "wait": 60_000, "until": "exit"})
     assert read["stdout"] == "first\nsecond\n"
 
 
 def test_write_as_a_notification_consumes_no_output(daemon: RawDaemon) -> None:
     typing = Session(daemon, "echo first; cat", tty=False, open_stdin=True)
-    daemon.notify("write_stdin", {"bash_id": typing.bash_id, "text": "second\n", "wait": 20_000})
+    daemon.notify("write_stdin", {"bash_id": typing.bash_id, "text": "second\n", "wait": 60_000})
     typing.until("first\nsecond\n")
 
 
@@ -231,7 +231,7 @@ def test_first_input_that_fills_the_buffer_arrives(daemon: RawDaemon, params: Js
     content = "x\n" * 200_000
     command = "stty -echo 2>&-; wc -c"
     bash_id = daemon.background(command, stdin=content, **params)
-    write = {"bash_id": bash_id, "eof": True, "wait": 20_000, "until": "exit"}
+    write = {"bash_id": bash_id, "eof": True, "wait": 60_000, "until": "exit"}
     ended = daemon.call("write_stdin", write)
     # The terminal echoes the text that was typed before the program could switch off the echo.
     assert (ended["stdout"].rstrip()[-6:], ended["exitCode"]) == ("400000", 0)

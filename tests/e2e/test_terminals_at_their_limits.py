@@ -183,7 +183,7 @@ def test_timeout_moves_a_terminal_to_the_background(daemon: RawDaemon) -> None:
     command = "stty size; read -r line; echo got $line; exit 3"
     moved = daemon.bash(command, tty=True, rows=7, timeout=1_000, on_timeout="background")
     assert moved["status"] == "running"
-    write = {"bash_id": moved["bash_id"], "text": "this\n", "wait": 20_000, "until": "exit"}
+    write = {"bash_id": moved["bash_id"], "text": "this\n", "wait": 60_000, "until": "exit"}
     ended = daemon.call("write_stdin", write)
     assert ended["stdout"] == "7 120\r\nthis\r\ngot this\r\n"
     assert (ended["exitCode"], ended["status"]) == (3, "failed")

@@ -145,7 +145,7 @@ def in_splice(pid: int) -> bool:
 def read_until(daemon: RawDaemon, bash_id: str, end: str) -> str:
     text = ""
     while not text.endswith(end):
-        wanted = {"bash_id": bash_id, "wait": 20_000}
+        wanted = {"bash_id": bash_id, "wait": 60_000}
         text += daemon.call("bash_output", wanted)["stdout"]
     return text
 
@@ -160,7 +160,7 @@ def test_socket_spliced_into_stdout_stops_no_daemon(
         gate.open()
         text += read_until(daemon, bash_id, f"part {number};")
         assert daemon.bash("echo meanwhile")["stdout"] == "meanwhile\n"
-    ended = {"bash_id": bash_id, "wait": 20_000, "until": "exit"}
+    ended = {"bash_id": bash_id, "wait": 60_000, "until": "exit"}
     assert daemon.call("bash_output", ended)["exitCode"] == 0
     assert text == "begin;part 0;part 1;part 2;"
 

@@ -51,7 +51,7 @@ class Endings(Asker):
         if started is None:
             return
         shell = {"bash_id": started["bash_id"]}
-        until = {"until": "match", "pattern": "^red", "wait": 10_000}
+        until = {"until": "match", "pattern": "^red", "wait": 60_000}
         while self.ask("bash_output", {**shell, **until}, is_match) is None:
             # The fault has ended the wait, so the command may not have written everything yet.
             pass
@@ -117,7 +117,7 @@ class Endings(Asker):
                 runner = parent_of(started["pid"])
                 if runner in descendants(self.daemon.pid):
                     os.kill(runner, signal.SIGKILL)
-            read: Json = {"bash_id": started["bash_id"], "until": "exit", "wait": 20_000}
+            read: Json = {"bash_id": started["bash_id"], "until": "exit", "wait": 60_000}
             answer = self.answer(self.daemon.request("bash_output", read), "bash_output")
             if "error" in answer:
                 self.note(answer, "bash_output")

@@ -58,14 +58,14 @@ class Looks(Asker):
         return None if started is None else str(started["bash_id"])
 
     def _reach(self, shell: str, until: str, **params: Any) -> Any:
-        read = {"bash_id": shell, "until": until, "wait": 10_000, "stdout_offset": 0, **params}
+        read = {"bash_id": shell, "until": until, "wait": 60_000, "stdout_offset": 0, **params}
         return self.ask("bash_output", read, lambda result: result["reached"] == until)
 
     def _write(self, shell: str, pattern: str | None = None, **params: Any) -> Any:
         """Write to a shell, and wait for output."""
         write: Json = {"bash_id": shell, **params}
         if pattern is not None:
-            write |= {"until": "match", "pattern": pattern, "wait": 10_000, "stdout_offset": 0}
+            write |= {"until": "match", "pattern": pattern, "wait": 60_000, "stdout_offset": 0}
         reached = ("output", "quiet", None) if pattern is None else ("match",)
         return self.ask("write_stdin", write, lambda result: result["reached"] in reached)
 
@@ -82,7 +82,7 @@ class Looks(Asker):
 
     def _type(self, shell: str) -> None:
         """Type lines one after the other, until the fault has hit one of them."""
-        read_word = {"text": "read -rs word\n", "wait": 10_000, "until": "prompt"}
+        read_word = {"text": "read -rs word\n", "wait": 60_000, "until": "prompt"}
         steps: tuple[Callable[[], object], ...] = (
             lambda: self._reach(shell, "prompt"),
             lambda: self._write(shell, "^typed 2", text="echo typed $((1+1))\n"),

@@ -72,7 +72,7 @@ class Places(Asker):
         )
         if started is not None:
             shell = {"bash_id": started["bash_id"]}
-            prompt = {**shell, "until": "prompt", "wait": 10_000}
+            prompt = {**shell, "until": "prompt", "wait": 60_000}
             self.ask("bash_output", prompt, lambda result: result["reached"] == "prompt")
             self.ask("list_shells", None, lambda result: len(result["shells"]) > 0)
             self.kill(started["bash_id"])
@@ -113,9 +113,9 @@ class Places(Asker):
         )
         if started is not None:
             shell = {"bash_id": started["bash_id"]}
-            prompt = {**shell, "until": "prompt", "wait": 10_000}
+            prompt = {**shell, "until": "prompt", "wait": 60_000}
             self.ask("bash_output", prompt, lambda result: result["reached"] == "prompt")
-            write = {**shell, "text": "word\n", "wait": 10_000}
+            write = {**shell, "text": "word\n", "wait": 60_000}
             self.ask("write_stdin", write, lambda result: result["written"] == len("word\n"))
             self.kill(started["bash_id"])
         self._cancel(far)

@@ -99,10 +99,10 @@ class Workload(Asker):
         if started is None:
             return
         shell = {"bash_id": started["bash_id"]}
-        self.ask("bash_output", {**shell, "wait": 10_000}, lambda result: "s" in result["stdout"])
+        self.ask("bash_output", {**shell, "wait": 60_000}, lambda result: "s" in result["stdout"])
         for pattern in ("^st.rt$", "(?=s)start"):
             # The previous read may have failed before there was output to read.
-            read = {**shell, "stdout_offset": 0, "filter": pattern, "wait": 10_000}
+            read = {**shell, "stdout_offset": 0, "filter": pattern, "wait": 60_000}
             self.ask("bash_output", read, lambda result: result["stdout"] == "start\n")
         self.ask("list_shells", None, lambda result: len(result["shells"]) > 0)
         self.kill(started["bash_id"])
@@ -122,14 +122,14 @@ class Workload(Asker):
                 size = {**shell, "rows": 10, "cols": 40}
                 if self.ask("resize_shell", size, lambda result: result["cols"] == 40):
                     self.ask("read_screen", shell, lambda result: len(result["lines"]) == 10)
-            write = {**shell, "text": LINES, "wait": 10_000}
+            write = {**shell, "text": LINES, "wait": 60_000}
             end = {**shell, "eof": True}
             if (
                 self.ask("write_stdin", write, lambda result: result["written"] == len(LINES))
                 and self.ask("write_stdin", end, lambda result: result["written"] < 2)
                 # If one of these writes has failed, the command still waits for input.
             ):
-                read = {**shell, "wait": 10_000, "until": "exit", "stdout_offset": 0}
+                read = {**shell, "wait": 60_000, "until": "exit", "stdout_offset": 0}
                 self.ask("bash_output", read, lambda result: "got" in result["stdout"])
             self.kill(started["bash_id"])
 
@@ -142,7 +142,7 @@ class Workload(Asker):
         )
         if started is None:
             return
-        read = {"bash_id": started["bash_id"], "wait": 10_000, "stdout_offset": 0}
+        read = {"bash_id": started["bash_id"], "wait": 60_000, "stdout_offset": 0}
         self._reach("match", {**read, "pattern": "^ready$"})
         self._reach("match", {**read, "pattern": "(?=r)ready"})
         self._reach("prompt", read)

@@ -196,7 +196,7 @@ def start_tracer(daemon: RawDaemon) -> tuple[str, list[int]]:
     the runner, of bash and of bash's descendants.
     """
     bash_id = daemon.background(f"sleep 300 & setsid {sys.executable} {TRACER} $PPID; true")
-    told = daemon.call("bash_output", {"bash_id": bash_id, "wait": 20_000})["stdout"]
+    told = daemon.call("bash_output", {"bash_id": bash_id, "wait": 60_000})["stdout"]
     if told != "stopped":
         daemon.call("kill_shell", {"shell_id": bash_id})
         pytest.skip(f"no debugger may be attached: {told}")

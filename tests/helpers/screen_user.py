@@ -45,6 +45,6 @@ class ScreenUser:
 
     def end(self) -> Json:
         """Wait for the end of the command."""
-        params = {"bash_id": self.bash_id, "wait": 20_000, "until": "exit"}
+        params = {"bash_id": self.bash_id, "wait": 60_000, "until": "exit"}
         result: Json = self.daemon.call("bash_output", params)
         return result

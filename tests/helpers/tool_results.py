@@ -28,4 +28,4 @@ async def background(call: Tools, command: str, **params: Any) -> str:
 
 async def ended(call: Tools, bash_id: str) -> ToolResult:
     """Return the result of BashOutput once the shell has ended."""
-    return await call("BashOutput", bash_id=bash_id, wait=20_000, until="exit")
+    return await call("BashOutput", bash_id=bash_id, wait=60_000, until="exit")

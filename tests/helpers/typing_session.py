@@ -41,7 +41,7 @@ class Session:
 
     def end(self) -> Json:
         result: Json = self.daemon.call(
-            "bash_output", {"bash_id": self.bash_id, "wait": 20_000, "until": "exit"}
+            "bash_output", {"bash_id": self.bash_id, "wait": 60_000, "until": "exit"}
         )
         self.output += result["stdout"]
         return result

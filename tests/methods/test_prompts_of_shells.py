@@ -37,7 +37,7 @@ async def test_result_has_the_output_although_the_look_for_a_prompt_fails(
         params = BashParams("stty -onlcr; echo kept; cat", run_in_background=True, tty=True)
         started = await bash(context, params)
         assert isinstance(started, BackgroundResult)
-        result = await bash_output(context, BashOutputParams(started.bash_id, wait=20_000))
+        result = await bash_output(context, BashOutputParams(started.bash_id, wait=60_000))
         assert (result.stdout, result.prompt) == ("kept\n", None)
     assert faults.count() > before
 

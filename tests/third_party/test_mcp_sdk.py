@@ -165,7 +165,7 @@ async def test_a_background_shell_is_read_and_killed(mode: str) -> None:
         started = await host.bash("echo ready; sleep 300", run_in_background=True)
         assert started.structured_content is not None
         bash_id = started.structured_content["metadata"]["bash_id"]
-        read = await host.call("BashOutput", bash_id=bash_id, wait=10_000)
+        read = await host.call("BashOutput", bash_id=bash_id, wait=60_000)
         assert text_of(read).startswith("ready\n")
         assert not (await host.call("KillShell", shell_id=bash_id)).is_error
 

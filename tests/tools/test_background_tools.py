@@ -27,7 +27,7 @@ async def test_background_start_returns_an_id(call: Tools) -> None:
 
 async def test_output_of_running_shell_is_returned(call: Tools) -> None:
     bash_id = await background(call, "while true; do echo tick; sleep 0.05; done")
-    result = await call("BashOutput", bash_id=bash_id, wait=10_000)
+    result = await call("BashOutput", bash_id=bash_id, wait=60_000)
     assert ok(result).startswith("tick\n")
     assert (
         result.metadata.items()
@@ -63,7 +63,7 @@ async def test_second_read_returns_only_new_output(call: Tools) -> None:
     bash_id = await background(call, "for i in $(seq 1000000); do echo $i; sleep 0.001; done")
     seen: list[int] = []
     for _ in range(5):
-        text = ok(await call("BashOutput", bash_id=bash_id, wait=10_000))
+        text = ok(await call("BashOutput", bash_id=bash_id, wait=60_000))
         seen += [int(line) for line in text.splitlines()[:-1]]
     assert seen == list(range(1, len(seen) + 1))
 
@@ -71,7 +71,7 @@ async def test_second_read_returns_only_new_output(call: Tools) -> None:
 async def test_lines_are_filtered(call: Tools) -> None:
     bash_id = await background(call, "echo error: a; echo info: b; echo error: c")
     await anyio.lowlevel.checkpoint()
-    result = await call("BashOutput", bash_id=bash_id, filter="error", wait=20_000, until="exit")
+    result = await call("BashOutput", bash_id=bash_id, filter="error", wait=60_000, until="exit")
     assert ok(result).splitlines()[:-1] == ["error: a", "error: c"]
     assert ok(await call("BashOutput", bash_id=bash_id)).startswith("(no new output)")
 
@@ -100,7 +100,7 @@ async def test_read_without_match_shows_last_lines(call: Tools) -> None:
     command = "seq 10000; echo 'Error: port in use' >&2; exit 1"
     bash_id = await background(call, command)
     result = await call(
-        "BashOutput", bash_id=bash_id, filter="Listening", wait=20_000, until="exit"
+        "BashOutput", bash_id=bash_id, filter="Listening", wait=60_000, until="exit"
     )
     first, title, *last, name, error, status = ok(result).splitlines()
     assert first == (
@@ -121,7 +121,7 @@ async def test_many_matching_lines_show_head_and_tail(call: Tools) -> None:
     assert len(re.findall(r"(?m)^x", ok(result))) == 5_000
     assert "[More: stdout_offset=30000]" in ok(result)
     bash_id = await background(call, "for i in $(seq 10000); do printf 'x%04d\\n' $((i - 1)); done")
-    result = await call("BashOutput", bash_id=bash_id, filter="x", wait=20_000, until="exit")
+    result = await call("BashOutput", bash_id=bash_id, filter="x", wait=60_000, until="exit")
     text = ok(result)
     assert text.startswith("x0000\n")
     assert "x9999\n" in text
@@ -233,7 +233,7 @@ async def test_result_gives_the_reason_of_the_end(call: Tools, tmp_path: Path) -
 
 async def test_killing_ends_a_shell(call: Tools) -> None:
     bash_id = await background(call, "echo last words; setsid sleep 300 & sleep 300")
-    await call("BashOutput", bash_id=bash_id, wait=10_000)
+    await call("BashOutput", bash_id=bash_id, wait=60_000)
     result = await call("KillShell", shell_id=bash_id)
     assert ok(result) == f"Shell {bash_id} terminated"
     assert (
@@ -265,7 +265,7 @@ async def test_a_job_is_followed_to_its_end(call: Tools) -> None:
     text, is_running = "", True
     with anyio.fail_after(60):
         while is_running:
-            result = await call("BashOutput", bash_id=bash_id, wait=10_000)
+            result = await call("BashOutput", bash_id=bash_id, wait=60_000)
             text += "".join(line + "\n" for line in ok(result).splitlines() if "step" in line)
             is_running = result.metadata["is_running"]
     assert text == "step 1\nstep 2\nstep 3\n"
@@ -275,14 +275,14 @@ async def test_shells_keep_their_own_output(call: Tools) -> None:
     ids = [await background(call, f"echo {number}; sleep 300") for number in range(5)]
     assert len(set(ids)) == 5
     for number, bash_id in enumerate(ids):
-        text = ok(await call("BashOutput", bash_id=bash_id, wait=10_000))
+        text = ok(await call("BashOutput", bash_id=bash_id, wait=60_000))
         assert text.splitlines()[0] == str(number)
 
 
 async def test_timeouts_of_shells_are_independent(call: Tools) -> None:
     other = await background(call, "while true; do echo tick; sleep 0.05; done")
     failed(await call("Bash", command="sleep 300", timeout=1_000))
-    result = await call("BashOutput", bash_id=other, wait=10_000)
+    result = await call("BashOutput", bash_id=other, wait=60_000)
     assert ok(result).startswith("tick\n")
     assert result.metadata["is_running"] is True
 

@@ -21,14 +21,14 @@ def interactive() -> bool:
 async def start(call: Tools, command: str) -> str:
     """Start a command with a terminal. Return its id once it has written "ready"."""
     bash_id = await background(call, command, tty=True)
-    ok(await call("BashOutput", bash_id=bash_id, filter="ready", wait=20_000))
+    ok(await call("BashOutput", bash_id=bash_id, filter="ready", wait=60_000))
     return bash_id
 
 
 async def read_until(call: Tools, bash_id: str, output: str, text: str) -> str:
     """Read more output until it contains a text. Return `output` with the new output after it."""
     while text not in output:
-        result = await call("BashOutput", bash_id=bash_id, wait=20_000)
+        result = await call("BashOutput", bash_id=bash_id, wait=60_000)
         output += ok(result)
         assert text in output or result.metadata["is_running"], output
     return output
@@ -44,12 +44,12 @@ async def screen_with(call: Tools, bash_id: str, line: str) -> ToolResult:
 
 async def test_model_answers_a_program_that_asks(call: Tools) -> None:
     bash_id = await start(call, 'echo ready; read -p "Name? " name; echo "Hello $name"; cat')
-    result = await call("BashInput", bash_id=bash_id, text="World\n", wait=20_000)
+    result = await call("BashInput", bash_id=bash_id, text="World\n", wait=60_000)
     assert (result.metadata["written"], result.metadata["pending_bytes"]) == (6, 0)
     answer = await read_until(call, bash_id, ok(result), "Hello World\n")
     assert "[Status: running. " in answer
     assert "\r" not in answer
-    result = await call("BashInput", bash_id=bash_id, keys=["C-d"], wait=20_000)
+    result = await call("BashInput", bash_id=bash_id, keys=["C-d"], wait=60_000)
     assert "[Status: completed, exit code 0." in await read_until(
         call, bash_id, ok(result), "[Status: completed"
     )

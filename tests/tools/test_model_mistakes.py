@@ -145,7 +145,7 @@ async def test_model_sees_the_size_of_binary_output(call: Tools) -> None:
     both = ok(await call("Bash", command=f"echo text; {binary} >&2"))
     assert both == "text\n[stderr]\n[binary, 300 bytes]"
     bash_id = await background(call, binary)
-    text = ok(await call("BashOutput", bash_id=bash_id, wait=20_000, until="exit"))
+    text = ok(await call("BashOutput", bash_id=bash_id, wait=60_000, until="exit"))
     assert text.splitlines()[0] == "[binary, 300 bytes]"
 
 

@@ -91,7 +91,7 @@ async def test_result_reports_that_no_prompt_came(call: Tools) -> None:
 
 async def test_long_matched_line_is_cut(call: Tools) -> None:
     bash_id = await background(call, f"echo {'x' * 3_000}; sleep 300")
-    wait = {"until": "match", "pattern": "x", "wait": 20_000}
+    wait = {"until": "match", "pattern": "x", "wait": 60_000}
     text = ok(await call("BashOutput", bash_id=bash_id, **wait))
     assert f'[Matched: "{"x" * MAX_MATCHED_CHARACTERS}"]' in text
 

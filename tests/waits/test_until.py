@@ -33,8 +33,8 @@ async def test_command_that_ends_just_after_it_closes_its_input_has_ended(
         command = f"exec 0<&-; echo closed; {gate.wait}"
         started = await bash(context, BashParams(command, open_stdin=True, run_in_background=True))
         assert isinstance(started, BackgroundResult)
-        await bash_output(context, BashOutputParams(started.bash_id, wait=20_000))
-        params = BashOutputParams(started.bash_id, wait=20_000, until="prompt")
+        await bash_output(context, BashOutputParams(started.bash_id, wait=60_000))
+        params = BashOutputParams(started.bash_id, wait=60_000, until="prompt")
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(open_when_blocked, gate)
             result = await bash_output(context, params)

@@ -292,7 +292,7 @@ async def test_job_left_without_a_connection_is_killed(attached: Attached, user:
         with anyio.fail_after(60):
             while True:
                 with suppress(ShellError):
-                    read = await shell.bash_output(job.id, until="exit", wait=10_000)
+                    read = await shell.bash_output(job.id, until="exit", wait=60_000)
                     break
         assert read.status == "killed"
 

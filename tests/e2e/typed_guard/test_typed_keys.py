@@ -190,7 +190,7 @@ def test_line_after_a_key_for_another_program_is_judged(guarded: RawDaemon, comm
         pytest.skip("less is not installed")
     typing = at_prompt(guarded, BASH)
     typing.write(f"{command}; echo taken; stty sane\n")
-    wait = {"bash_id": typing.bash_id, "wait": 20_000, "until": "prompt"}
+    wait = {"bash_id": typing.bash_id, "wait": 60_000, "until": "prompt"}
     guarded.call("bash_output", wait)
     typing.output = ""
     typing.write("q")
