@@ -56,6 +56,7 @@ def run_on_ray(name: str, marks: str, home: Path) -> None:
 
 @needs_ray
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_pool_works_on_a_local_ray(tmp_path: Path) -> None:
     run_on_ray("pool_on_ray.py", "not long", tmp_path)
 
