@@ -78,7 +78,7 @@ def test_every_code_block_runs(language: str, text: str) -> None:
         script = re.sub(r"^make ", "make --dry-run ", text, flags=re.MULTILINE)
         command = ["/bin/bash", "-euc", script.replace(".venv/bin", bin_folder)]
     ended = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False
+        command, cwd=ROOT, capture_output=True, text=True, timeout=500, check=False
     )
     assert ended.returncode == 0, ended.stderr
     # A block may print exit code 1 because of a refused command, or because a promise fails on this

@@ -26,7 +26,7 @@ def run_example(name: str) -> str:
         [sys.executable, "-W", "error", EXAMPLES / name],
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=500,
         check=False,
     )
     assert ended.returncode == 0, ended.stderr
@@ -118,7 +118,7 @@ def test_vscode_example_follows_a_command(tmp_path: Path) -> None:
         env={**node_environment(), "SHELLD": " ".join(DAEMON_COMMAND)},
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=500,
         check=False,
     )
     assert (ended.stdout, ended.stderr) == ("one\ntwo\n", "three\n")
@@ -132,7 +132,7 @@ def test_vscode_example_names_missing_shelld(tmp_path: Path) -> None:
         env={**node_environment(), "SHELLD": "no-such-shelld"},
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=500,
         check=False,
     )
     assert ended.stdout == ""

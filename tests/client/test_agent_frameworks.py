@@ -30,7 +30,7 @@ REFUSED = {
 @pytest.mark.parametrize("name", FRAMEWORKS)
 def test_agent_calls_the_tools(name: str) -> None:
     command = [sys.executable, str(SCRIPTS / f"{name}_script.py")]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=500, check=False)
     assert ended.returncode == 0, ended.stderr
     answers = ended.stdout.split("---\n")
     assert answers[0] == "Bash BashOutput KillShell\n"
@@ -51,7 +51,7 @@ def test_error_names_the_missing_extra(name: str) -> None:
         f"with Client.spawn() as shell: shell.{name}_tools()"
     )
     ended = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=100, check=False
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=500, check=False
     )
     extra = name.replace("_", "-")
     last = ended.stderr.splitlines()[-1]

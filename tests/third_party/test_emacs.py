@@ -28,7 +28,7 @@ def emacs(*options: str, **environment: str) -> subprocess.CompletedProcess[str]
         env={**os.environ, "DAEMON": json.dumps(DAEMON_COMMAND), **environment},
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=500,
         check=False,
     )
 

@@ -78,7 +78,7 @@ def test_conformance_scenario_passes(
         [node(), npm_package(suite) / "dist/index.js", *options],
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=500,
         check=False,
     )
     checks = CHECK.findall(COLOUR.sub("", ended.stdout))

@@ -23,7 +23,7 @@ def inspect(*options: str) -> subprocess.CompletedProcess[str]:
         env=node_environment(),
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=500,
         check=False,
     )
 

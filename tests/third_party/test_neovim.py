@@ -37,7 +37,7 @@ def report_of(tmp_path: Path, *scripts: Path) -> Any:
         },
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=500,
         check=False,
     )
     assert report.exists(), ended.stderr

@@ -69,7 +69,7 @@ def test_compiled_client_drives_a_daemon(package: Path) -> None:
         [node(OLDEST_NODE), str(SCRIPT), str(program), *DAEMON_COMMAND],
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=500,
         check=False,
     )
     assert ended.returncode == 0, ended.stderr
@@ -206,7 +206,7 @@ def _found_by(
         env=env,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=500,
         check=False,
     )
     assert ended.returncode == 0, ended.stderr
@@ -225,7 +225,7 @@ def test_example_of_the_readme_runs(package: Path) -> None:
         env={**os.environ, "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"},
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=500,
         check=False,
     )
     assert (ended.returncode, ended.stderr) == (0, "")

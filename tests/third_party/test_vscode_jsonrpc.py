@@ -26,7 +26,7 @@ def test_vscode_jsonrpc_gets_every_answer() -> None:
         [node(), str(SCRIPT), *DAEMON_COMMAND],
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=500,
         check=False,
     )
     assert ended.returncode == 0, ended.stderr
@@ -60,7 +60,7 @@ def test_the_example_runs_several_tasks(tmp_path: Path) -> None:
         env={**node_environment(), "SHELLD": " ".join([*DAEMON_COMMAND, "--audit-log", "audit"])},
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=500,
         check=False,
     )
     assert (ended.returncode, ended.stderr) == (0, "")
