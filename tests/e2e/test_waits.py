@@ -9,13 +9,12 @@ import pytest
 
 from support import Json, RawDaemon
 
-# This server listens on the address in its first argument, and prints the port. The second argument
-# sets the port.
+# This server listens on the address in its argument, and prints the port.
 SERVER = """
 import socket, sys, time
 family = socket.AF_INET6 if ":" in sys.argv[1] else socket.AF_INET
 server = socket.socket(family)
-server.bind((sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 0))
+server.bind((sys.argv[1], 0))
 server.listen()
 print(server.getsockname()[1], flush=True)
 time.sleep(300)
@@ -28,8 +27,8 @@ def read(daemon: RawDaemon, bash_id: str, **params: object) -> Json:
     return result
 
 
-def server(*arguments: str) -> str:
-    return f"exec python3 -c {shlex.quote(SERVER)} {shlex.join(arguments)}"
+def server(address: str) -> str:
+    return f"exec python3 -c {shlex.quote(SERVER)} {address}"
 
 
 # -- what was reached -------------------------------------------------------------------------
@@ -222,6 +221,7 @@ def test_quiet_waits_until_output_stops(daemon: RawDaemon) -> None:
 
 def test_quiet_counts_from_the_last_output(daemon: RawDaemon) -> None:
     bash_id = daemon.background("echo out; sleep 300")
+    read(daemon, bash_id, until="match", pattern="out")
     read(daemon, bash_id, until="quiet", quiet_ms=300)
     # The output has already been quiet for 300 ms.
     assert read(daemon, bash_id, until="quiet", quiet_ms=300, wait=0)["reached"] == "quiet"
@@ -229,9 +229,9 @@ def test_quiet_counts_from_the_last_output(daemon: RawDaemon) -> None:
 
 @pytest.mark.slow
 def test_quiet_after_a_write_has_the_answer(daemon: RawDaemon) -> None:
-    answers = 'while read x; do sleep 0.2; echo "<$x>"; done'
+    answers = 'echo ready; while read x; do sleep 0.2; echo "<$x>"; done'
     bash_id = daemon.background(answers, open_stdin=True)
-    read(daemon, bash_id, until="quiet", quiet_ms=100)
+    read(daemon, bash_id, until="match", pattern="ready")
     params = {"bash_id": bash_id, "text": "a\n", "until": "quiet", "quiet_ms": 2_000, **FOREVER}
     result = daemon.call("write_stdin", params)
     assert (result["reached"], result["stdout"]) == ("quiet", "<a>\n")
@@ -279,12 +279,27 @@ def test_listening_ignores_ports_of_others(daemon: RawDaemon) -> None:
         assert read(daemon, connected, until="listening", wait=0)["reached"] is None
 
 
+# This server listens on one port at once. It prints another port, and listens on it after a line.
+LATE_SERVER = """
+import socket, time
+first, second = socket.create_server(("127.0.0.1", 0)), socket.socket()
+second.bind(("127.0.0.1", 0))
+print(second.getsockname()[1], flush=True)
+input()
+second.listen()
+time.sleep(300)
+"""
+
+
 def test_listening_waits_for_its_port(daemon: RawDaemon) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as chosen:
-        port = chosen.getsockname()[1]
-    both = f"{server('127.0.0.1').removeprefix('exec ')} & {server('127.0.0.1', str(port))}"
-    bash_id = daemon.background(both)
-    [listener] = read(daemon, bash_id, until="listening", port=port)["listening"]
+    bash_id = daemon.background(f"exec python3 -c {shlex.quote(LATE_SERVER)}", open_stdin=True)
+    assert len(read(daemon, bash_id, until="listening")["listening"]) == 1
+    port = int(read(daemon, bash_id, until="match", pattern=".", stdout_offset=0)["stdout"])
+    waiting = {"bash_id": bash_id, "until": "listening", "port": port}
+    assert daemon.call("bash_output", {**waiting, "wait": 0})["reached"] is None
+    request = daemon.request("bash_output", {**waiting, **FOREVER})
+    daemon.call("write_stdin", {"bash_id": bash_id, "text": "\n"})
+    [listener] = daemon.answer(request)["result"]["listening"]
     assert listener["port"] == port
 
 
