@@ -285,8 +285,8 @@ def test_pattern_exponential_in_other_engines_stalls_nobody(daemon: RawDaemon) -
 
 def test_a_large_filtered_read_delays_nobody(daemon: RawDaemon) -> None:
     bash_id = finished(daemon, "yes | head -c 1000000")
-    slow = daemon.request("bash_output", {"bash_id": bash_id, "filter": "y"})
-    pings = [daemon.request("ping") for _ in range(20)]
+    params = {"bash_id": bash_id, "filter": "y"}
+    slow, *pings = daemon.request_together(("bash_output", params), *[("ping", {})] * 20)
     answered = [daemon.receive()["id"] for _ in range(21)]
     assert answered == [*pings, slow]
 
@@ -329,8 +329,12 @@ def test_filtered_wait_leaves_other_readers_position(new_daemon: RawDaemon, tmp_
     gate = Gate(tmp_path / "gate")
     bash_id = new_daemon.background(f"printf 'unfinished'; {gate.wait}; echo; sleep 300")
     wait_for(lambda: new_daemon.call("list_shells")["shells"][0]["unreadBytes"] == 10, "the output")
-    waiting = new_daemon.request("bash_output", {"bash_id": bash_id, "wait": 300, "filter": "x"})
-    assert read(new_daemon, bash_id)["stdout"] == "unfinished"
+    # The second read comes before the time of the first one is over.
+    waiting, reading = new_daemon.request_together(
+        ("bash_output", {"bash_id": bash_id, "wait": 300, "filter": "x"}),
+        ("bash_output", {"bash_id": bash_id}),
+    )
+    assert new_daemon.answer(reading)["result"]["stdout"] == "unfinished"
     filtered = new_daemon.answer(waiting)["result"]
     assert (filtered["stdout"], filtered["stdoutRange"]["start"]) == ("", 10)
     assert read(new_daemon, bash_id)["stdout"] == ""

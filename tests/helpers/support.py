@@ -240,6 +240,16 @@ class RawDaemon:
         self.send(message)
         return request_id
 
+    def request_together(self, *requests: tuple[str, Any]) -> list[int]:
+        """Send requests in one write, so that the daemon reads them at once. Return their ids."""
+        ids = [next(self._ids) for _ in requests]
+        lines = [
+            json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
+            for number, (method, params) in zip(ids, requests, strict=True)
+        ]
+        self.send_raw("".join(f"{line}\n" for line in lines).encode())
+        return ids
+
     def notify(self, method: str, params: Any) -> None:
         self.send({"jsonrpc": "2.0", "method": method, "params": params})
 
