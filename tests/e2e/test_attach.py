@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from event_reader import next_event
 from lasting import Lasting, daemon_pid, kill_attach, lasting_user, wait_for_end
 from shelld import __version__
 from shelld.lasting.handshake import HANDSHAKE, Hello, send
@@ -191,11 +192,14 @@ def test_command_that_starts_at_a_target_after_its_client_is_lost_goes_on(user: 
         wait_for(lambda: state() == ("running", None))
 
 
-def test_events_wait_for_the_next_client(shared: Lasting) -> None:
+def test_events_wait_for_the_next_client(shared: Lasting, tmp_path: Path) -> None:
+    gate = Gate(tmp_path / "gate")
     with shared.attach() as first:
-        job = first.background("echo one; sleep 1; echo two")
+        job = first.background(f"echo one; {gate.wait}; echo two")
         name = first.call("subscribe", {"bash_id": job, "events": ["output", "exit"]})
+        assert next_event(first)["text"] == "one\n"
         kill_attach(first)
+    gate.open()
     with shared.attach() as second:
         second.call("bash_output", {"bash_id": job, "until": "exit", "wait": 60_000})
         second.call("subscribe", {"subscription": name["subscription"], "from_seq": 0})

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from support import Gate, RawDaemon, raw_daemon, wait_for
+from support import Gate, Json, RawDaemon, raw_daemon, wait_for
 
 
 def read(daemon: RawDaemon, bash_id: str, **params: Any) -> dict[str, Any]:
@@ -286,7 +286,7 @@ def test_pattern_exponential_in_other_engines_stalls_nobody(daemon: RawDaemon) -
 def test_a_large_filtered_read_delays_nobody(daemon: RawDaemon) -> None:
     bash_id = finished(daemon, "yes | head -c 1000000")
     params = {"bash_id": bash_id, "filter": "y"}
-    slow, *pings = daemon.request_together(("bash_output", params), *[("ping", {})] * 20)
+    slow, *pings = daemon.request_together(("bash_output", params), *[("ping", Json())] * 20)
     answered = [daemon.receive()["id"] for _ in range(21)]
     assert answered == [*pings, slow]
 

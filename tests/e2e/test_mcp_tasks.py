@@ -472,8 +472,10 @@ def test_unknown_tasks_are_not_listened_to(eager: TaskHost, gate: Gate) -> None:
 
 def test_other_requests_do_not_wait_for_many_unknown_tasks(eager: TaskHost) -> None:
     ids = [f"shell_{number}" for number in range(100_000)]
-    listening = eager.request("subscriptions/listen", notifications={"taskIds": ids})
-    pinging = eager.daemon.request("ping")
+    listen = {"notifications": {"taskIds": ids}, "_meta": eager.meta}
+    listening, pinging = eager.daemon.request_together(
+        ("subscriptions/listen", listen), ("ping", {})
+    )
     assert eager.daemon.receive()["id"] == pinging
     assert eager.daemon.answer(listening)["error"]["data"]["parameter"] == "notifications.taskIds"
 
