@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -63,9 +64,14 @@ def test_result_says_that_the_state_of_a_handed_over_command_is_lost(daemon: Raw
 @pytest.mark.slow
 def test_command_continues_without_its_limits(daemon: RawDaemon) -> None:
     params = {"command": "sleep 3; echo end", "timeout": 1_000, "idle_timeout": 1_000}
-    call = daemon.request("bash", params)
-    daemon.call("background", {"request_id": call})
-    bash_id = daemon.answer(call)["result"]["bash_id"]
+    # The daemon reads both requests at once, so the limits cannot be over before the second one.
+    messages = (
+        {"jsonrpc": "2.0", "id": "limited", "method": "bash", "params": params},
+        {"jsonrpc": "2.0", "id": 0, "method": "background", "params": {"request_id": "limited"}},
+    )
+    daemon.send_raw(b"".join(json.dumps(each).encode() + b"\n" for each in messages))
+    assert "result" in daemon.answer(0)
+    bash_id = daemon.answer("limited")["result"]["bash_id"]
     read = daemon.call("bash_output", {"bash_id": bash_id, "until": "exit", "wait": 60_000})
     assert (read["stdout"], read["status"]) == ("end\n", "completed")
     assert "reason" not in read
@@ -127,10 +133,14 @@ def test_tool_call_is_handed_over(daemon: RawDaemon) -> None:
     assert f"now in the background: {bash_id}" in result["output"]
 
 
-def test_session_ignores_changes_of_a_handed_over_command(daemon: RawDaemon) -> None:
-    call = daemon.request("bash", {"command": "cd /usr; sleep 1"})
+def test_session_ignores_changes_of_a_handed_over_command(
+    daemon: RawDaemon, tmp_path: Path
+) -> None:
+    gate = Gate(tmp_path / "gate")
+    call = daemon.request("bash", {"command": f"cd /usr; {gate.wait}"})
     bash_id = daemon.call("background", {"request_id": call})["bash_id"]
     daemon.answer(call)
+    gate.open()
     daemon.call("bash_output", {"bash_id": bash_id, "until": "exit", "wait": 60_000})
     assert daemon.bash("pwd")["stdout"] != "/usr\n"
 
