@@ -340,15 +340,16 @@ def test_unknown_value_of_on_prompt_is_invalid(daemon: RawDaemon) -> None:
 
 
 @pytest.mark.slow
-def test_hand_over_ends_the_watch_for_prompts(daemon: RawDaemon) -> None:
-    command = "echo ready; read -r first; read -r name; echo end"
+def test_hand_over_ends_the_watch_for_prompts(daemon: RawDaemon, tmp_path: Path) -> None:
+    # The command comes to its first prompt only after the gate.
+    gate = Gate(tmp_path / "gate")
+    command = f"{gate.wait}; echo ready; read -r first; read -r name; echo end"
     params = {"command": command, "stdin": "", "tty": True, "on_prompt": "kill"}
-    # Before the first prompt, the first `read` keeps the command busy, because it waits for a pipe.
-    params["command"] = "read -rt 0.3 < <(sleep 300); " + command
     call = daemon.request("bash", params)
     shell = in_foreground(daemon)
     daemon.call("background", {"request_id": call})
     assert daemon.answer(call)["result"]["status"] == "running"
+    gate.open()
     quiet = {"bash_id": shell["bash_id"], "until": "prompt", "wait": 60_000}
     assert daemon.call("bash_output", quiet)["reached"] == "prompt"
     later = {**quiet, "until": "quiet", "quiet_ms": 2_000}
