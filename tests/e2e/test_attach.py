@@ -21,7 +21,7 @@ from lasting import Lasting, daemon_pid, kill_attach, lasting_user, wait_for_end
 from shelld import __version__
 from shelld.lasting.handshake import HANDSHAKE, Hello, send
 from shelld_protocol.about import PROTOCOL
-from support import DAEMON_COMMAND, Gate, RawDaemon, is_alive, wait_for
+from support import DAEMON_COMMAND, Gate, Json, RawDaemon, is_alive, wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -139,14 +139,21 @@ def test_command_that_starts_after_its_client_is_lost_can_end_with_it(
     options = {"on_disconnect": "kill", "idempotency_key": key}
     with user.attach("--", "--max-in-flight", "1") as first:
         pid = daemon_pid(first)
-        first.request("bash", {"command": "sleep 301", "on_disconnect": "kill"})
-        first.request("bash", {"command": "sleep 302", **options})
+        first.request_together(
+            ("bash", {"command": "sleep 301", "on_disconnect": "kill"}),
+            ("bash", {"command": "sleep 302", **options}),
+        )
         wait_for(lambda: user.list()[0]["shellsRunning"] == 1)
         kill_attach(first)
     with user.attach() as second:
         assert daemon_pid(second) == pid
-        shells = second.call("list_shells")["shells"]
-        assert {shell["command"] for shell in shells} == {"sleep 301", "sleep 302"}
+        shells = list[Json]()
+
+        def both_have_started() -> bool:
+            shells[:] = second.call("list_shells")["shells"]
+            return {shell["command"] for shell in shells} == {"sleep 301", "sleep 302"}
+
+        wait_for(both_have_started)
         for shell in shells:
             wait = {"bash_id": shell["bash_id"], "until": "exit", "wait": 60_000}
             assert second.call("bash_output", wait)["status"] == "killed"
@@ -178,16 +185,18 @@ def test_command_that_starts_at_a_target_after_its_client_is_lost_goes_on(user: 
     with user.attach("--", "--max-in-flight", "1") as first:
         first.call("add_target", target)
         first.bash("true", target="box")
-        first.request("bash", {"command": "sleep 301", "on_disconnect": "kill"})
-        first.request("bash", {"command": "sleep 302", "target": "box"})
+        first.request_together(
+            ("bash", {"command": "sleep 301", "on_disconnect": "kill"}),
+            ("bash", {"command": "sleep 302", "target": "box"}),
+        )
         wait_for(lambda: user.list()[0]["shellsRunning"] == 1)
         kill_attach(first)
     with user.attach() as second:
 
-        def state() -> tuple[str, bool | None]:
+        def state() -> tuple[str, bool | None] | None:
             shells = second.call("list_shells", {"target": "box"})["shells"]
-            [shell] = [each for each in shells if each["command"] == "sleep 302"]
-            return shell["status"], shell.get("inForeground")
+            found = [each for each in shells if each["command"] == "sleep 302"]
+            return (found[0]["status"], found[0].get("inForeground")) if found else None
 
         wait_for(lambda: state() == ("running", None))
 
