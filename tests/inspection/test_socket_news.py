@@ -193,7 +193,10 @@ async def test_watchers_of_a_namespace_share_its_looks(
         woken.append((watcher, kernel.counts))
 
     monkeypatch.setattr(sockets, "listening", listening)
-    with SocketWatch(news, partial(note, "a")) as first, SocketWatch(news, partial(note, "b")) as second:
+    with (
+        SocketWatch(news, partial(note, "a")) as first,
+        SocketWatch(news, partial(note, "b")) as second,
+    ):
         for watch in (first, second):
             watch.follow({namespace: there})
         look = kernel.counts + 1
