@@ -55,13 +55,16 @@ async def background(context: RequestContext, params: BackgroundParams) -> HandO
     """Answer a foreground call now. Raises `RpcError` (shell_not_found, invalid_params)."""
     name = "request_id" if params.bash_id is None else "bash_id"
     shell = await shell_named_by(context, params)
-    is_in_background = not (shell.has_ended or shell.is_in_foreground)
-    if is_in_background and not shell.repeats:
-        raise invalid_params(f"Shell {shell.id} is in the background already", name)
-    if not (shell.hand_over_repeats() if is_in_background else shell.release()):
-        raise invalid_params(f"Shell {shell.id} has ended, or is being ended", name)
-    if is_in_background:
+    too_late = invalid_params(f"Shell {shell.id} has ended, or is being ended", name)
+    if not (shell.has_ended or shell.is_in_foreground):
+        # The first call was answered. Repeats of this call may still wait.
+        if not shell.repeats:
+            raise invalid_params(f"Shell {shell.id} is in the background already", name)
+        if not shell.hand_over_repeats():
+            raise too_late
         return HandOverResult(shell.id)
+    if not shell.release():
+        raise too_late
     # If a shell is empty, it could not be started.
     await shell.wait_until(lambda: shell.released or shell.has_ended or shell.is_empty)
     raise_failure(shell)
