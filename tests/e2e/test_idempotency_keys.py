@@ -67,6 +67,12 @@ def test_repeat_has_its_own_timeout_once_no_other_call_waits(
     key = f"timeout {action}"
     params = {"command": "echo out; sleep 300", "idempotency_key": key, "on_timeout": action}
     bash_id = daemon.bash(**params, run_in_background=True)["bash_id"]
+
+    def has_written() -> bool:
+        shells = daemon.call("list_shells")["shells"]
+        return any(each["bash_id"] == bash_id and each["unreadBytes"] for each in shells)
+
+    wait_for(has_written)
     request = daemon.request("bash", {**params, "timeout": 1_000})
     answer = daemon.answer(request)
     if action == "kill":
