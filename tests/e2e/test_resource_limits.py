@@ -428,7 +428,7 @@ def test_spare_shells_have_the_limits(limited: RawDaemon, mechanism: str) -> Non
         result = limited.bash("cat /proc/self/limits /proc/self/cgroup", session=session)
         assert re.search(r"^Max open files +64 +64 ", result["stdout"], re.MULTILINE)
         assert result["limits"]["memory"] == mechanism
-        found |= set(re.findall(rf"shelld-{limited.pid}-limits-\d+", result["stdout"]))
+        found |= set(re.findall(rf"shelld-{limited.pid}-\d+-limits-\d+", result["stdout"]))
         return used() >= before + 3
 
     # No command here changes the state of its session.
@@ -480,7 +480,8 @@ def test_nothing_is_left_of_a_killed_daemon() -> None:
 
 def test_cgroups_of_killed_daemons_are_removed() -> None:
     command_of("cgroup")
-    stale = [parent / "shelld-999999999-limits-1" for parent in parents()]
+    namespace = os.stat("/proc/self/ns/pid").st_ino
+    stale = [parent / f"shelld-999999999-{namespace}-limits-1" for parent in parents()]
     for path in stale:
         path.mkdir()
         (path / "command-1").mkdir()

@@ -13,6 +13,8 @@ from shelld.keeper.cgroup import Cgroup, is_usable, remove_stale, usable_directo
 from shelld.keeper.own_cgroups import OwnCgroup, find
 from support import RawDaemon, children, raw_daemon, wait_for
 
+NAMESPACE = os.stat("/proc/self/ns/pid").st_ino
+
 PLAIN = "30 25 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n"
 HYBRID = (
     "31 30 0:27 / /sys/fs/cgroup ro - tmpfs tmpfs ro,mode=755\n"
@@ -66,7 +68,10 @@ def test_unreadable_limit_counts_as_a_limit(
     assert not is_usable(str(directory), under_systemd=False)
 
 
-@pytest.mark.parametrize("name", ["shelld-", "shelld-x", "shelld--1", f"shelld-{10**30}-1"])
+@pytest.mark.parametrize(
+    "name",
+    ["shelld-", "shelld-x", "shelld--1", "shelld-999999999-1", f"shelld-{10**30}-{NAMESPACE}-1"],
+)
 def test_removing_stale_cgroups_spares_odd_names(directory: Path, name: str) -> None:
     (directory / name).mkdir()
     (directory / name / "used").touch()
@@ -135,14 +140,20 @@ def test_cgroup_names_are_unique(parent: str) -> None:
 
 
 def test_unused_cgroups_of_killed_keepers_are_removed(parent: str) -> None:
-    stale = Path(parent, "shelld-999999999-1")
+    stale = Path(parent, f"shelld-999999999-{NAMESPACE}-1")
+    foreign = Path(parent, f"shelld-999999999-{NAMESPACE + 1}-1")
     stale.mkdir()
+    foreign.mkdir()
     mine = Cgroup.create(parent, 2)
     assert mine is not None
     remove_stale(parent)
     assert not stale.exists()
+    # The owner may be alive in its own PID namespace.
+    assert foreign.exists()
+    foreign.rmdir()
+    assert Path(parent, f"shelld-{os.getpid()}-{NAMESPACE}-2").exists()
     assert mine.remove()
-    assert Path(parent, f"shelld-{os.getpid()}-2").exists() is False
+    assert not Path(parent, f"shelld-{os.getpid()}-{NAMESPACE}-2").exists()
 
 
 @pytest.fixture
@@ -200,7 +211,7 @@ def test_cgroups_of_killed_runners_are_removed(
     enclosed: tuple[RawDaemon, Enclosure],
 ) -> None:
     daemon, cgroup = enclosed
-    stale = cgroup.path / "shelld-999999999-1"
+    stale = cgroup.path / f"shelld-999999999-{NAMESPACE}-1"
     stale.mkdir()
     for _ in range(3):
         keeper = daemon.bash("cut -d' ' -f4 /proc/$PPID/stat")["stdout"].strip()

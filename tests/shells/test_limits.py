@@ -8,6 +8,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from shelld.keeper.cgroup import owner_tag
 from shelld.limits.cgroups import Cgroups
 from shelld.limits.limiter import Limiter
 from shelld.limits.members import Command, Member
@@ -88,7 +89,7 @@ async def test_manager_leaves_no_cgroups() -> None:
 
     def left() -> list[Path]:
         return [
-            path for each in directories for path in each.glob(f"shelld-{os.getpid()}-limits-*")
+            path for each in directories for path in each.glob(f"shelld-{owner_tag()}-limits-*")
         ]
 
     limits = ResourceLimits(memory_bytes=64 * 2**20, processes=100)

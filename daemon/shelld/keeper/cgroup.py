@@ -23,10 +23,10 @@ from typing import Final
 from shelld.keeper.own_cgroups import own_cgroups
 from shelld.keeper.proc import info_of
 
-# The name of each cgroup that shelld makes begins with this prefix and the pid of the process that
-# has made the cgroup.
+# The name of each cgroup that shelld makes begins with this prefix and the `owner_tag` of the
+# process that has made the cgroup.
 PREFIX: Final = "shelld-"
-_OWNER: Final = re.compile(rf"{PREFIX}(\d{{1,9}})-")
+_OWNER: Final = re.compile(rf"{PREFIX}(\d{{1,9}})-(\d{{1,20}})-")
 _LIMITS: Final = ("memory.max", "memory.high", "cpu.max")
 
 
@@ -71,15 +71,34 @@ def _is_limited(path: str) -> bool:
         return True
 
 
+def owner_tag() -> str:
+    """Return the pid of this process and the number of its PID namespace."""
+    return f"{os.getpid()}-{_pid_namespace()}"
+
+
+def _pid_namespace() -> int:
+    """Return the number of our PID namespace; 0 if the system does not show it."""
+    try:
+        return os.stat("/proc/self/ns/pid").st_ino
+    except OSError:
+        return 0
+
+
 def remove_stale(parent: str) -> None:
-    """Remove the cgroups in `parent` that belong to dead processes."""
+    """Remove the cgroups in `parent` that belong to dead processes of our PID namespace.
+
+    Containers may share the hierarchy of cgroups. The pid of a process in another PID namespace
+    says nothing here.
+    """
     if not os.path.exists(f"{parent}/cgroup.procs"):
         # If `parent` is above the root of the hierarchy, it is no cgroup.
         return
     with contextlib.suppress(OSError):
         for name in os.listdir(parent):
             owner = _OWNER.match(name)
-            if owner is not None and info_of(int(owner[1])).is_dead:
+            if owner is None or int(owner[2]) != _pid_namespace():
+                continue
+            if info_of(int(owner[1])).is_dead:
                 remove(f"{parent}/{name}")
 
 
@@ -93,7 +112,7 @@ class Cgroup:
     @classmethod
     def create(cls, parent: str, number: int) -> Cgroup | None:
         """Create a directory with a unique name; return None on failure."""
-        path = f"{parent}/{PREFIX}{os.getpid()}-{number}"
+        path = f"{parent}/{PREFIX}{owner_tag()}-{number}"
         try:
             os.mkdir(path)
         except OSError:

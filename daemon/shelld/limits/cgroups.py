@@ -26,7 +26,7 @@ from collections.abc import Iterable, Iterator, Mapping, Set
 from contextlib import suppress
 from typing import Final, Literal, NamedTuple
 
-from shelld.keeper.cgroup import PREFIX, is_delegated, remove, remove_stale, write
+from shelld.keeper.cgroup import PREFIX, is_delegated, owner_tag, remove, remove_stale, write
 from shelld.keeper.own_cgroups import OwnCgroup, own_cgroups
 
 Kind = Literal["memory", "pids"]
@@ -317,7 +317,7 @@ class Cgroups:
 
     def open(self, limits: Mapping[Kind, int]) -> SessionCgroups:
         """Make the cgroups of a session. Leave out a cgroup that cannot be made."""
-        name = f"{PREFIX}{os.getpid()}-limits-{next(_numbers)}"
+        name = f"{PREFIX}{owner_tag()}-limits-{next(_numbers)}"
         session = SessionCgroups(name, self.parents if limits else {}, limits)
         self._sessions.add(session)
         return session
