@@ -100,6 +100,7 @@ lint: $(READY) ## Check style
 	$(BIN)/ruff format --check . || { echo 'run: make fix'; exit 1; }
 	$(BIN)/shellcheck $(SCRIPTS)
 	for script in $(SCRIPTS); do bash -n $$script || exit; done
+	@! git grep -nE '^(<{7}|>{7}) ' 2> /dev/null || { echo 'resolve these conflicts'; exit 1; }
 
 fix: $(READY) ## Mend what `make lint` complains about, as far as a program can
 	$(BIN)/ruff check --fix .

@@ -1,7 +1,7 @@
 """The time to the first answer of a target that is reached over ssh and has only Python.
 
 Each round has an empty home directory at the target. The first start sends the bundle, the second
-start finds it in the cache of the target. The row `ssh true` is the time that ssh itself takes.
+start finds it in the cache of the target. `ssh_true` is the time that ssh itself takes.
 Figures are median times in seconds, from `add_target` to the answer of the first command.
 
 Usage: PYTHONPATH=tests/helpers python benchmarks/bootstrap.py [--rounds N]
@@ -22,7 +22,7 @@ from pathlib import Path
 from measure import RawDaemon, milliseconds, report
 from ssh_server import ssh_server
 
-# The system's Python, outside of this virtual environment: it has none of the packages.
+# The Python behind this virtual environment. It has none of the packages.
 _PYTHON = Path(os.path.realpath(sys.executable))
 
 

@@ -86,7 +86,7 @@ class Call(NamedTuple, Generic[T]):
     """Holds one call.
 
     `decode` raises `ProtocolError` if the result does not match the method. `note` is called with
-    the result when it arrives. The caller may take the result much later. It must not raise.
+    the result when it arrives. The caller may take the result much later. `note` must not raise.
     """
 
     method: str
@@ -252,10 +252,11 @@ def kept_after(error: ShellError) -> int | None:
 def with_time_left(call: Call[T], elapsed_s: float) -> Call[T]:
     """Return a copy of a call whose `wait` is `elapsed_s` seconds shorter.
 
-    Otherwise, the wait of a repeated call would begin again after each lost connection.
+    Otherwise, the wait of a repeated call would begin again after each lost connection. Returns the
+    call itself if it has no valid `wait`.
     """
     wait, elapsed_ms = call.params.get("wait"), int(elapsed_s * 1000)
-    # Leave a value that the daemon refuses.
+    # The daemon refuses other values, among them True. Send them unchanged.
     if type(wait) is not int or not 0 < wait <= MAX_WAIT_MS or not elapsed_ms:
         return call
     return call._replace(params={**call.params, "wait": max(0, wait - elapsed_ms)})

@@ -26,17 +26,13 @@ import sys
 from collections.abc import Callable, Generator, Sequence
 from typing import Final
 
+from shelld.process.no_memory import IMPORT_TEXTS
+
 # If SIGINT ends a program, a shell reports this exit code.
 _INTERRUPTED: Final = 128 + signal.SIGINT
 
-# If there is no memory, an import may raise a SystemError with one of the first two texts. If
-# dlopen(3) fails, the import raises an ImportError with one of the other texts.
-_NO_MEMORY: Final = (
-    "without exception set",
-    "without setting an exc",
-    "failed to map segment",
-    "cannot map zero-fill pages",
-)
+# If there is no memory, an import may raise a SystemError with one of the first two texts.
+_NO_MEMORY: Final = ("without exception set", "without setting an exc", *IMPORT_TEXTS)
 
 
 def main() -> int:
@@ -66,9 +62,6 @@ def _main() -> int:
     except (MemoryError, SystemError, ImportError) as error:
         # This handles such errors only during the start. A running daemon handles them itself.
         is_lost = any(text in str(error) for text in _NO_MEMORY)
-        if isinstance(error, ModuleNotFoundError) and error.name == "shelld_client":
-            os.write(2, b"shelld: a bundle has no run, shell and completion: install shelld\n")
-            return 2
         if not (is_lost or isinstance(error, MemoryError)):
             raise
     os.write(2, b"shelld: cannot start: there is no memory\n")
@@ -134,15 +127,24 @@ def _subcommand(  # noqa: PLR0912 - one branch for each
 
 
 def _run(arguments: list[str]) -> int:
-    from shelld.cli.commands import SUBCOMMANDS  # noqa: PLC0415
+    with _uninterrupted():
+        from shelld.cli.commands import SUBCOMMANDS  # noqa: PLC0415
 
     match arguments:
         case ["help", name] if name in SUBCOMMANDS:
             arguments = [name, "--help"]
         case _:
             pass
-    with _uninterrupted():
-        program = _subcommand(arguments[0]) if arguments else None
+    try:
+        with _uninterrupted():
+            program = _subcommand(arguments[0]) if arguments else None
+    except ModuleNotFoundError as error:
+        from shelld.cli.program import is_bundled  # noqa: PLC0415
+
+        if error.name != "shelld_client" or not is_bundled():
+            raise
+        os.write(2, b"shelld: a bundle has no command %b: install shelld\n" % arguments[0].encode())
+        return 2
     if program is not None:
         return program(arguments[1:])
     with _uninterrupted():

@@ -525,18 +525,18 @@ def test_longest_name_and_a_long_directory_work(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["file", "symlink", "directory"])
 def test_foreign_file_in_place_of_the_socket_stays(user: Lasting, kind: str) -> None:
     user.directory.mkdir(mode=0o700)
-    place = user.socket_of()
+    path = user.socket_of()
     target = user.runtime / "target"
     if kind == "file":
-        place.write_text("precious")
+        path.write_text("precious")
     elif kind == "symlink":
-        place.symlink_to(target)
+        path.symlink_to(target)
     else:
-        place.mkdir()
+        path.mkdir()
     code, errors = user.attach_in_vain()
-    assert (code, errors) == (2, f"shelld: cannot use {place}: it is not a socket of yours\n")
+    assert (code, errors) == (2, f"shelld: cannot use {path}: it is not a socket of yours\n")
     assert not target.exists()
-    assert place.is_symlink() or place.is_dir() or place.read_text() == "precious"
+    assert path.is_symlink() or path.is_dir() or path.read_text() == "precious"
 
 
 @pytest.mark.parametrize("limit", [5, 6])

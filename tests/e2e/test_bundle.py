@@ -70,7 +70,7 @@ def test_bundle_runs_with_python_alone(bundle: Path, tmp_path: Path) -> None:
 def test_bundle_says_which_commands_it_lacks(bundle: Path, tmp_path: Path, name: str) -> None:
     command = ["env", "-i", "PATH=/usr/bin:/bin", f"HOME={tmp_path}", BARE, str(bundle), name]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    problem = "a bundle has no run, shell and completion: install shelld"
+    problem = f"a bundle has no command {name}: install shelld"
     assert (ended.returncode, ended.stderr) == (2, f"shelld: {problem}\n")
 
 

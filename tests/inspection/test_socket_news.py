@@ -135,7 +135,7 @@ async def test_pauses_grow_until_there_is_news(
 
 # -- other namespaces -------------------------------------------------------------------------
 
-PLACE = "/proc/self"
+PROC_DIR = "/proc/self"
 # This program listens once for each line that it reads.
 SERVER = """
 import socket, sys
@@ -149,7 +149,7 @@ for line in sys.stdin:
 @pytest.fixture
 def namespace() -> int:
     """The network namespace of this process, which stands for another namespace."""
-    return os.stat(f"{PLACE}/ns/net").st_ino
+    return os.stat(f"{PROC_DIR}/ns/net").st_ino
 
 
 async def test_sockets_of_another_namespace_are_counted_before_they_are_listed(
@@ -157,7 +157,7 @@ async def test_sockets_of_another_namespace_are_counted_before_they_are_listed(
 ) -> None:
     monkeypatch.setattr(socket_news, "_LIST_ANYWAY_S", 3_600.0)
     news, kernel.number = SocketNews(), 0
-    with news.watching_elsewhere(namespace, PLACE, lambda: None):
+    with news.watching_elsewhere(namespace, PROC_DIR, lambda: None):
         await until(lambda: kernel.counts >= 4)
         assert kernel.looks == 1
         kernel.number = 1
@@ -173,7 +173,7 @@ async def test_sockets_are_listed_although_their_number_is_the_same_or_unknown(
     kernel.listening, kernel.number = [FIRST], number
     news = SocketNews()
     with SocketWatch(news, lambda: None) as watch:
-        watch.follow({namespace: PLACE})
+        watch.follow({namespace: PROC_DIR})
         seen = watch.count
         kernel.listening = [SECOND]
         await until(lambda: watch.count >= seen + 2)
@@ -217,7 +217,7 @@ async def test_pauses_grow_with_the_number_of_namespaces(
         return 0
 
     def proc_dir(_news: SocketNews) -> str:
-        return PLACE
+        return PROC_DIR
 
     def call_later(delay: float, call: Callable[[], None]) -> asyncio.TimerHandle:
         pauses.append(delay)
@@ -228,7 +228,7 @@ async def test_pauses_grow_with_the_number_of_namespaces(
         patched.setattr(loop, "call_later", call_later)
         patched.setattr("time.thread_time", lambda: used_s)
         patched.setattr(SocketNews, "_proc_dir", proc_dir)
-        watch.follow(dict.fromkeys(range(1, 4), PLACE))
+        watch.follow(dict.fromkeys(range(1, 4), PROC_DIR))
     assert pauses == pytest.approx([0.4, 0.8, 1.2])
 
 
@@ -240,7 +240,7 @@ async def test_abandoned_namespace_is_news_and_is_no_longer_watched(
         # First, another process is in the namespace. Then no process is.
         watch.follow({namespace: "/proc/0"})
         assert watch.count == 1
-        watch.follow({namespace: PLACE})
+        watch.follow({namespace: PROC_DIR})
         await until(lambda: kernel.counts >= 2)
         watch.follow({})
         before = kernel.counts

@@ -33,7 +33,7 @@ def found(*own: OwnCgroup, under_systemd: bool = False) -> dict[Kind, ParentCgro
     return find_parents(list(own), under_systemd=under_systemd)
 
 
-def test_each_controller_of_cgroup_v1_has_its_place(tmp_path: Path) -> None:
+def test_each_controller_of_cgroup_v1_has_its_parent(tmp_path: Path) -> None:
     memory, pids = folder(tmp_path, "memory"), folder(tmp_path, "pids")
     own = [OwnCgroup("cpu,pids", str(pids)), OwnCgroup("memory", str(memory))]
     expected = {"memory": ParentCgroup(str(memory), False), "pids": ParentCgroup(str(pids), False)}
@@ -77,7 +77,7 @@ def test_parent_beside_the_own_cgroup_is_found(tmp_path: Path) -> None:
     assert found(OwnCgroup("", str(own))) == {"memory": parent, "pids": parent}
 
 
-def test_systemd_must_have_delegated_the_place(tmp_path: Path) -> None:
+def test_systemd_must_have_delegated_the_parent(tmp_path: Path) -> None:
     own = folder(tmp_path, "own", cgroup__subtree_control="memory pids\n")
     assert found(OwnCgroup("", str(own)), under_systemd=True) == {}
     try:
@@ -87,7 +87,7 @@ def test_systemd_must_have_delegated_the_place(tmp_path: Path) -> None:
     assert found(OwnCgroup("", str(own)), under_systemd=True).keys() == {"memory", "pids"}
 
 
-def test_no_cgroup_is_made_without_a_usable_place(tmp_path: Path) -> None:
+def test_no_cgroup_is_made_without_a_usable_parent(tmp_path: Path) -> None:
     missing = ParentCgroup(str(tmp_path / "missing"), False)
     limits: dict[Kind, int] = {"memory": MIB, "pids": 10}
     session = SessionCgroups("new", {"memory": missing, "pids": missing}, limits)
@@ -249,7 +249,7 @@ def test_refusal_of_one_cgroup_leaves_the_other(
     assert (command.kinds, command.directories) == ({"pids"}, (pids,))
 
 
-def test_places_are_looked_for_only_when_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parents_are_looked_for_only_when_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object, **__: object) -> dict[Kind, ParentCgroup]:
         raise AssertionError
 

@@ -46,10 +46,10 @@ async def started(
 
 async def on_terminal(context: RequestContext, modes: str) -> tuple[Shell, TerminalInput]:
     """Start `cat` on a terminal, and return once the terminal has the modes `modes`."""
-    shell, target = await started(context, f"stty {modes}; echo go; cat", tty=True)
+    shell, stdin = await started(context, f"stty {modes}; echo go; cat", tty=True)
     await shell.wait_until(lambda: b"go" in output_of(shell))
-    assert isinstance(target, TerminalInput)
-    return shell, target
+    assert isinstance(stdin, TerminalInput)
+    return shell, stdin
 
 
 def output_of(shell: Shell) -> bytes:
@@ -68,10 +68,10 @@ def once(change: Callable[[], None]) -> Callable[[], Any]:
     return checkpoint
 
 
-def set_mode(target: TerminalInput, flag: int, *, is_on: bool) -> None:
-    attributes = termios.tcgetattr(target.descriptor)
+def set_mode(stdin: TerminalInput, flag: int, *, is_on: bool) -> None:
+    attributes = termios.tcgetattr(stdin.descriptor)
     attributes[3] = attributes[3] | flag if is_on else attributes[3] & ~flag
-    termios.tcsetattr(target.descriptor, termios.TCSANOW, attributes)
+    termios.tcsetattr(stdin.descriptor, termios.TCSANOW, attributes)
 
 
 @pytest.mark.parametrize("kind", ["tty", "open_stdin"])
@@ -83,8 +83,8 @@ async def test_input_closed_during_preparation_is_refused(
 
     async with Manager() as manager:
         context = RequestContext(Daemon(Options(), manager))
-        shell, target = await started(context, "cat", **{kind: True})
-        checkpoint = once(lambda: target.close("ended"))
+        shell, stdin = await started(context, "cat", **{kind: True})
+        checkpoint = once(lambda: stdin.close("ended"))
         monkeypatch.setattr("shelld.methods.input.checkpoint", checkpoint)
         monkeypatch.setattr("shelld.terminals.input.modes", modes)
         with pytest.raises(RpcError) as refused:
@@ -100,14 +100,14 @@ async def test_data_for_a_program_is_not_split_into_lines(
 
     async with Manager() as manager:
         context = RequestContext(Daemon(Options(), manager))
-        shell, target = await started(context, "exec cat", open_stdin=True)
+        shell, stdin = await started(context, "exec cat", open_stdin=True)
         with anyio.fail_after(60):
             await shell.wait_until(lambda: shell.pid is not None)
-        readers = RunningReaders(shell, target)
+        readers = RunningReaders(shell, stdin)
         wait_for(lambda: not readers.directories(), "the program instead of bash")
         monkeypatch.setattr("shelld.methods.judged_typing.typed", typed)
         written = await write_stdin(context, WriteStdinParams(shell.id, text="y\n" * 1000 + "z"))
-        assert (written.written, target.typed.keys) == (2001, b"z")
+        assert (written.written, stdin.typed.keys) == (2001, b"z")
 
 
 @pytest.mark.parametrize(
@@ -119,8 +119,8 @@ async def test_write_is_refused_if_the_modes_forbid_it_meanwhile(
 ) -> None:
     async with Manager() as manager:
         context = RequestContext(Daemon(Options(), manager))
-        shell, target = await on_terminal(context, modes)
-        checkpoint = once(lambda: set_mode(target, flag, is_on=is_on))
+        shell, stdin = await on_terminal(context, modes)
+        checkpoint = once(lambda: set_mode(stdin, flag, is_on=is_on))
         monkeypatch.setattr("shelld.methods.judged_typing.checkpoint", checkpoint)
         params = WriteStdinParams(
             shell.id, text="swordfish\n", secret=what == "secret", eof=what == "eof"
@@ -135,8 +135,8 @@ async def test_line_is_edited_in_the_modes_in_which_it_is_written(
 ) -> None:
     async with Manager() as manager:
         context = RequestContext(Daemon(Options(), manager))
-        shell, target = await on_terminal(context, "-icanon -echo")
-        checkpoint = once(lambda: set_mode(target, termios.ICANON, is_on=True))
+        shell, stdin = await on_terminal(context, "-icanon -echo")
+        checkpoint = once(lambda: set_mode(stdin, termios.ICANON, is_on=True))
         monkeypatch.setattr("shelld.methods.judged_typing.checkpoint", checkpoint)
         await write_stdin(context, WriteStdinParams(shell.id, text="a line"))
         # The first end-of-input key passes on the line.
@@ -147,11 +147,11 @@ async def test_line_is_edited_in_the_modes_in_which_it_is_written(
 async def test_write_ends_although_the_modes_keep_changing(monkeypatch: pytest.MonkeyPatch) -> None:
     async with Manager() as manager:
         context = RequestContext(Daemon(Options(), manager))
-        shell, target = await on_terminal(context, "-echo")
+        shell, stdin = await on_terminal(context, "-echo")
         echoes = itertools.cycle((True, False))
 
         async def change() -> None:
-            set_mode(target, termios.ECHO, is_on=next(echoes))
+            set_mode(stdin, termios.ECHO, is_on=next(echoes))
 
         monkeypatch.setattr("shelld.methods.judged_typing.checkpoint", change)
         assert (await write_stdin(context, WriteStdinParams(shell.id, text="x\n"))).written == 2
@@ -162,11 +162,11 @@ async def test_terminal_answer_during_a_judgement_joins_the_line(
 ) -> None:
     async with Manager() as manager:
         context = RequestContext(Daemon(Options(), manager))
-        shell, target = await on_terminal(context, "-echo")
-        checkpoint = once(lambda: target.see(memoryview(b"\x1b[c")))
+        shell, stdin = await on_terminal(context, "-echo")
+        checkpoint = once(lambda: stdin.see(memoryview(b"\x1b[c")))
         monkeypatch.setattr("shelld.methods.judged_typing.checkpoint", checkpoint)
         await write_stdin(context, WriteStdinParams(shell.id, text="a line"))
-        assert target.typed.kernel_line.text == ANSWER + b"a line"
+        assert stdin.typed.kernel_line.text == ANSWER + b"a line"
         result = await write_stdin(context, WriteStdinParams(shell.id, eof=True))
         assert result.written == 2
         await shell.wait_until(lambda: output_of(shell).endswith(ANSWER + b"a line"))
@@ -177,8 +177,8 @@ async def test_paste_has_the_form_that_the_program_wants_when_it_is_written(
 ) -> None:
     async with Manager() as manager:
         context = RequestContext(Daemon(Options(), manager))
-        shell, target = await on_terminal(context, "raw -echo")
-        checkpoint = once(lambda: target.see(memoryview(b"\x1b[?2004h")))
+        shell, stdin = await on_terminal(context, "raw -echo")
+        checkpoint = once(lambda: stdin.see(memoryview(b"\x1b[?2004h")))
         monkeypatch.setattr("shelld.methods.judged_typing.checkpoint", checkpoint)
         await write_stdin(context, WriteStdinParams(shell.id, text="x", paste=True))
         await shell.wait_until(lambda: output_of(shell).endswith(b"\x1b[200~x\x1b[201~"))
@@ -326,10 +326,10 @@ async def test_queued_input_arrives_after_a_shortage(
     async with Manager() as manager:
         context = RequestContext(Daemon(Options(), manager))
         command = f"stty -echo 2>&-; {gate.wait}; head -c 200000 | wc -c"
-        shell, target = await started(context, command, stdin=given, **params)
+        shell, stdin = await started(context, command, stdin=given, **params)
         if first == "written":
             await write_stdin(context, WriteStdinParams(shell.id, text=content))
-        assert target.pending_bytes
+        assert stdin.pending_bytes
         gate.open()
         await shell.wait_until(lambda: shell.has_ended)
         # The terminal echoes the text that was typed before the program could switch off the echo.
@@ -345,9 +345,9 @@ async def test_unwatched_input_does_not_hide_the_end_of_a_command(
     gate = Gate(tmp_path / "gate")
     async with Manager() as manager:
         context = RequestContext(Daemon(Options(), manager))
-        shell, target = await started(context, f"{gate.wait}; exit 3", **params)
+        shell, stdin = await started(context, f"{gate.wait}; exit 3", **params)
         await write_stdin(context, WriteStdinParams(shell.id, text="x\n" * 100_000))
-        assert target.pending_bytes
+        assert stdin.pending_bytes
         gate.open()
         await shell.wait_until(lambda: shell.is_empty)
         assert (shell.exit_code, shell.reason) == (3, None)

@@ -74,8 +74,8 @@ export class Connection {
   #ended: Promise<void>;
 
   constructor(options: ConnectionOptions) {
-    const [program, ...words] = [...(options.command ?? ["shelld"]), ...(options.args ?? [])];
     if (typeof options.command === "string") throw new TypeError("command must be a list of words");
+    const [program, ...words] = [...(options.command ?? ["shelld"]), ...(options.args ?? [])];
     if (program === undefined) throw new TypeError("command must have at least one word");
     // This program handles a Ctrl-C at the terminal, so the daemon must not get it.
     const { cwd, env, startTimeout = START_TIMEOUT_MS } = options;
@@ -108,8 +108,9 @@ export class Connection {
         // Node also emits this event for a signal that could not be sent.
         if (child.pid !== undefined) return;
         // The system gives the same error for a missing directory as for a missing program.
-        const where = cwd === undefined || existsSync(cwd) ? "" : `: there is no directory ${cwd}`;
-        end(`cannot start ${program}${where || `: ${error.message}`}`);
+        const isMissing = cwd !== undefined && !existsSync(cwd);
+        const why = isMissing ? `there is no directory ${cwd}` : error.message;
+        end(`cannot start ${program}: ${why}`);
       });
       child.on("exit", () => {
         setTimeout(() => {

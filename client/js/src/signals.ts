@@ -1,6 +1,7 @@
 /**
- * Cancels requests when an `AbortSignal` is aborted. All functions of a signal share one listener,
- * because Node warns of a leak if a signal has more than ten.
+ * Calls functions when an `AbortSignal` is aborted, and throws if it is aborted already. All
+ * functions of a signal share one listener, because Node warns of a leak if a signal has more than
+ * ten.
  */
 
 import { ShelldError } from "./errors.js";

@@ -27,14 +27,15 @@ class Lines:
     def __init__(self, bash: str) -> None:
         self._bash = bash
         self.is_terminal = os.isatty(0) and os.isatty(1)
-        # Commands and prompts are UTF-8, whatever the locale is. Other bytes must not end the
-        # program. A carriage return is not the end of a line.
+        # Commands and prompts are UTF-8, whatever the locale is. The daemon refuses a command with
+        # other bytes, and the prompt goes on. A carriage return is not the end of a line. The
+        # streams are Any because pyright does not know the type parameter of TextIOWrapper.
         stdin, stdout = cast("Any", sys.stdin), cast("Any", sys.stdout)
         if isinstance(stdin, io.TextIOWrapper):
             stdin.reconfigure(encoding="utf-8", errors="surrogateescape", newline="\n")
-        if self.is_terminal and isinstance(stdout, io.TextIOWrapper):
-            stdout.reconfigure(encoding="utf-8")
         if self.is_terminal:
+            if isinstance(stdout, io.TextIOWrapper):
+                stdout.reconfigure(encoding="utf-8")
             # `input` uses readline once readline is loaded. Readline completes file names in our
             # working directory.
             import readline  # noqa: PLC0415

@@ -9,7 +9,10 @@ import shelld
 
 
 def is_bundled() -> bool:
-    """Return whether this process runs from a bundle. No other Python would find its modules."""
+    """Return whether this process runs from a bundle.
+
+    A bundle starts Python with -I and -S. An installed shelld could not be imported with -S.
+    """
     return bool(sys.flags.isolated and sys.flags.no_site)
 
 
@@ -20,5 +23,5 @@ def own_command() -> list[str]:
         return [sys.executable, "-P", "-m", "shelld"]
     from shelld.targets.bundle_main import START  # noqa: PLC0415
 
-    place = os.path.dirname(os.path.dirname(os.path.abspath(shelld.__file__)))
-    return [sys.executable, "-I", "-S", "-c", START, place]
+    directory = os.path.dirname(os.path.dirname(os.path.abspath(shelld.__file__)))
+    return [sys.executable, "-I", "-S", "-c", START, directory]

@@ -24,11 +24,11 @@ from shelld.cli.arguments import ArgumentParser
 from shelld.cli.display import Display, OutputLost, Tone
 from shelld.cli.exits import FAILED, REFUSED, TIMED_OUT, exit_code_of, name_of
 from shelld.cli.formats import duration, size
+from shelld.cli.input_forwarder import InputForwarder
 from shelld.cli.parser import parse_options
 from shelld.cli.raw_terminal import RawTerminal
 from shelld.cli.show import USAGE_ERROR
 from shelld.cli.stops import Stops
-from shelld.cli.typed import InputForwarder
 from shelld.cli.words import command_of
 from shelld_client import BashOptions, Client, CommandBlocked, ExitEvent, ShellError
 

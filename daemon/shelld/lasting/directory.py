@@ -2,17 +2,10 @@
 
 Owns the rules for the directory, the sockets in it, and the lock. The directory is `shelld` in
 XDG_RUNTIME_DIR. If this variable names no directory for this user, it is `/tmp/shelld-UID`. A
-<<<<<<< HEAD:daemon/shelld/lasting/directory.py
 `SocketDirectory` opens the directory once, and reaches all files in it through the descriptor. So
-nobody can replace the directory while the `SocketDirectory` is open, and the length of the path of
-the directory does not matter. A socket is bound to its whole path if the path is short enough. The
-kernel then lists the path, and sandboxes hide the sockets that the kernel lists.
-=======
-`Place` opens the directory once, and reaches all files in it through the descriptor. So nobody can
-replace the directory as long as the `Place` is open, and the directory may have a path of any
-length. A socket is bound to its whole path if the path is short enough. The kernel then lists the
-path, and sandboxes hide the sockets that the kernel lists.
->>>>>>> p2:daemon/shelld/lasting/place.py
+nobody can replace the directory while the `SocketDirectory` is open, and the directory may have a
+path of any length. A socket is bound to its whole path if the path is short enough. The kernel then
+lists the path, and sandboxes hide the sockets that the kernel lists.
 
 Never follows or removes a file that is not a socket of this user. A process holds the lock while it
 binds or removes a socket. The lock is on the directory itself, so it leaves no file.

@@ -23,6 +23,7 @@ from typing import Final, cast
 
 import anyio
 
+from shelld.process import no_memory
 from shelld.process.logs import Log
 from shelld_protocol.errors import (
     RpcError,
@@ -52,11 +53,7 @@ _IMPORT_FAILURES: Final = (
     (os.strerror(errno.EMFILE), "files"),
     (os.strerror(errno.ENFILE), "files"),
     (os.strerror(errno.ENOMEM), "memory"),
-    ("failed to map segment", "memory"),
-    ("cannot map zero-fill pages", "memory"),
-    ("cannot allocate ", "memory"),
-    ("cannot create ", "memory"),
-    ("cannot change memory protections", "memory"),
+    *((text, "memory") for text in no_memory.IMPORT_TEXTS),
 )
 
 # The answer if there is no memory for a new error.

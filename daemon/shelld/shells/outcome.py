@@ -107,14 +107,14 @@ class Outcome:
             shell.reason = None
         if event is None and self._limit is not None:
             shell.reason = self._limit
+        if recorder is not None and event is None:
+            if shell.released:
+                # If the command has ended before the answer, the result says why its state is lost.
+                recorder.reason = Unkept.BACKGROUND
+            else:
+                _keep_state(recorder, has_exited=os.WIFEXITED(self._wait_status))
+            shell.recorder = recorder
         if recorder is not None:
-            if event is None:
-                if shell.released:
-                    # The call may still get the whole result, if the command has ended at once.
-                    recorder.reason = Unkept.BACKGROUND
-                else:
-                    _keep_state(recorder, has_exited=os.WIFEXITED(self._wait_status))
-                shell.recorder = recorder
             recorder.close()
         _end(shell, self._wait_status, event)
 

@@ -116,7 +116,7 @@ class Shell:
     in_foreground: bool = field(default=False, init=False)
     # How many repeated calls wait for the command to end.
     repeats: int = field(default=0, init=False)
-    # How often `hand_over_repeats` was called.
+    # How often the repeated calls that wait were handed over.
     hand_overs: int = field(default=0, init=False)
     # The time from SIGTERM to SIGKILL.
     grace_ms: int = field(default=Options().grace, init=False)

@@ -2,8 +2,8 @@
 bundle.
 
 Before a bootstrap sends the bundle, it runs the source of this file with ``python -c`` (see
-`bootstrap`). In
-that run, its arguments are a marker, and the platform, the hash and the size of the bundle.
+`bootstrap`). In that run, its arguments are a marker, and the platform, the hash and the size of
+the bundle.
 
 This program checks whether the bundle fits the Python, so it must run in any Python since 3.7. It
 uses only the standard library, and no recent syntax.
