@@ -43,6 +43,17 @@ found.events = seen.at(-1) === 4 && seen.slice(0, -1).join("") === "ready\ngot i
 const ended = await job.wait();
 found.wait = [ended.stdout, ended.exitCode, ended.isRunning];
 
+// The iteration also yields output that a plain read has returned.
+const readBefore = await shell.start("echo log >&2; echo ready; sleep 300");
+const ready = { wait: 60_000, until: "match", pattern: "ready" };
+await shell.call("bash_output", { bash_id: readBefore.id, ...ready });
+const yielded = [];
+for await (const event of readBefore) {
+  if (yielded.push(`${event.session} ${event.text}`) === 2) break;
+}
+found.readBefore = yielded.sort();
+await readBefore.kill();
+
 const killed = await shell.start("setsid sleep 300 & echo $!; wait");
 found.pid = Number((await killed.output(10_000)).stdout);
 found.kill = [(await killed.kill()).survivors.length, (await killed.wait()).status];

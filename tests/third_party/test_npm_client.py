@@ -86,6 +86,7 @@ def test_compiled_client_drives_a_daemon(package: Path) -> None:
         "aborted": [["ShelldError", -32800, "cancelled"]] * 2,
         "ready": "ready\n",
         "events": True,
+        "readBefore": ["main log\n", "main ready\n"],
         "wait": ["got it\n", 4, False],
         "kill": [0, "killed"],
         "subscribed": True,

@@ -117,7 +117,7 @@ export class Client implements AsyncDisposable {
     const params = { ...options, command, run_in_background: true };
     const started = backgroundResult(await connection.request("bash", params));
     const strip = options.strip_ansi === undefined ? {} : { strip_ansi: options.strip_ansi };
-    return new Job(connection, started, strip);
+    return new Job(connection, started, strip, options.session === undefined ? "main" : options.session);
   }
 
   /**

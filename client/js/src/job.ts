@@ -41,6 +41,7 @@ export class Job implements AsyncIterable<ShellEvent>, AsyncDisposable {
   readonly pid: number | null;
   #connection: Connection;
   #options: Pick<BashOutputParams, "strip_ansi">;
+  #session: string | null;
   // The offsets at which the next `output` begins. Other readers of the shell do not move them.
   #stdout = 0;
   #stderr = 0;
@@ -53,8 +54,10 @@ export class Job implements AsyncIterable<ShellEvent>, AsyncDisposable {
     connection: Connection,
     started: BackgroundResult,
     options: Pick<BashOutputParams, "strip_ansi">,
+    session: string | null,
   ) {
     this.#connection = connection;
+    this.#session = session;
     this.#options = options;
     this.id = started.bash_id;
     this.pid = started.pid;
@@ -190,9 +193,11 @@ export class Job implements AsyncIterable<ShellEvent>, AsyncDisposable {
     try {
       const kinds: ("output" | "prompt" | "exit")[] = ["output", "prompt", "exit"];
       const params = { bash_id: this.id, events: kinds, ...this.#options };
-      await this.#connection.request("subscribe", params, { events });
+      const begun = await this.#connection.request("subscribe", params, { events });
       const read = (place: BashOutputParams) => this.#connection.request("bash_output", place);
-      yield* withoutGaps(events, read, this.#options);
+      const { subscription, seq } = begun;
+      const head = { subscription, seq, bash_id: this.id, session: this.#session };
+      yield* withoutGaps(events, read, this.#options, head);
     } finally {
       events.end();
     }

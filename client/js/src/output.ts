@@ -18,13 +18,33 @@ const GAP_BYTES = 1024 * 1024;
 // The kinds of errors after which skipped output counts as lost.
 const LOST: readonly (string | null)[] = ["shell_not_found", "shutting_down"];
 
-/** Yield the events up to the end of the shell. `options` are options of the reads. */
+/** The members that all events of a shell have. */
+export type Head = Pick<ShellEvent, "subscription" | "seq" | "bash_id" | "session">;
+
+/**
+ * Yield the events up to the end of the shell. `options` are options of the reads. `begun` is given
+ * if the subscription began after the command. Output that somebody has read before comes first
+ * then, because a subscription begins with unread output.
+ */
 export async function* withoutGaps(
   events: Events,
   read: Read,
   options: Pick<BashOutputParams, "strip_ansi">,
+  begun?: Head,
 ): AsyncGenerator<ShellEvent, undefined> {
   const ends = { stdout: 0, stderr: 0 };
+
+  async function* catchUp(head: Head) {
+    for (const stream of ["stdout", "stderr"] as const) {
+      for (;;) {
+        const start = ends[stream];
+        const { text, range } = await part(head.bash_id, stream, start, GAP_BYTES);
+        if (range.end === start) break;
+        ends[stream] = range.end;
+        yield outputOf(head, { stream, text, start, end: range.end, dropped: range.dropped });
+      }
+    }
+  }
 
   async function* fill(event: ShellEvent, stream: "stdout" | "stderr", end: number) {
     while (ends[stream] < end) {
@@ -35,9 +55,7 @@ export async function* withoutGaps(
       const stop = range.end === start ? end : range.end;
       const dropped = range.end === start ? end - start : range.dropped;
       ends[stream] = stop;
-      const { subscription, seq, bash_id, session } = event;
-      const place = { stream, text, start, end: stop, dropped, skipped: 0 };
-      yield { event: "shell/output", subscription, seq, bash_id, session, ...place } as Output;
+      yield outputOf(event, { stream, text, start, end: stop, dropped });
     }
   }
 
@@ -54,6 +72,7 @@ export async function* withoutGaps(
     }
   }
 
+  if (begun !== undefined) yield* catchUp(begun);
   for await (const event of events) {
     if (event.event === "shell/output") {
       yield* fill(event, event.stream, event.start);
@@ -75,4 +94,11 @@ export async function* withoutGaps(
     }
     yield event;
   }
+}
+
+function outputOf(
+  { subscription, seq, bash_id, session }: Head,
+  output: Pick<Output, "stream" | "text" | "start" | "end" | "dropped">,
+): Output {
+  return { event: "shell/output", subscription, seq, bash_id, session, skipped: 0, ...output };
 }
