@@ -215,3 +215,34 @@ async def test_request_without_memory_for_any_answer_is_answered_later(
         peer.send(request("nothing", 1))
         answer = await peer.receive()
         assert (answer["id"], answer["error"]["data"]["limit"]) == (1, "memory")
+
+
+@pytest.mark.parametrize("is_batch", [False, True])
+async def test_invalid_request_without_memory_for_any_answer_is_answered_later(
+    monkeypatch: pytest.MonkeyPatch, *, is_batch: bool
+) -> None:
+    monkeypatch.setattr("shelld.server.serve.RETRY_S", 0.001)
+    write = vars(Server)["_write"]
+    monkeypatch.setattr(Server, "_write", failing(write, 5, MemoryError))
+    async with served() as peer:
+        invalid = {"jsonrpc": "2.0", "id": 1, "method": 2}
+        peer.send([invalid] if is_batch else invalid)
+        answer = await peer.receive()
+        answer = answer[0] if is_batch else answer
+        assert (answer["id"], answer["error"]["data"]["limit"]) == (1, "memory")
+        peer.send(request("nothing", 3))
+        assert (await peer.receive())["id"] == 3
+
+
+async def test_message_that_cannot_be_taken_is_answered_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("shelld.server.serve.RETRY_S", 0.001)
+    write = vars(Server)["_write"]
+    monkeypatch.setattr(Server, "_write", failing(write, 3, MemoryError))
+    no_memory = failing(decode_message, 1, MemoryError)
+    monkeypatch.setattr("shelld.server.serve.decode_message", no_memory)
+    async with served() as peer:
+        peer.send(request("nothing", 1))
+        answer = await peer.receive()
+        assert (answer["id"], answer["error"]["data"]["limit"]) == (1, "memory")

@@ -162,7 +162,7 @@ class Server:
             try:
                 self._take(event)
             except Exception as error:
-                self._write(encode_error(self._id_of(event), answer_for(error, "a message")))
+                self._refuse(event, error)
         return True
 
     @property
@@ -195,10 +195,22 @@ class Server:
         else:
             self._accept(message, self._write)
 
+    def _refuse(self, event: bytes | FrameError, error: Exception) -> None:
+        """Answer a message that the server could not take, now or when there is memory."""
+        answer, event = answer_for(error, "a message"), self._kept_part(event)
+        try:
+            self._write(encode_error(self._id_of(event), answer))
+        except MemoryError:
+            asyncio.get_running_loop().call_later(RETRY_S, self._refuse, event, answer)
+
+    def _kept_part(self, event: bytes | FrameError) -> bytes | FrameError:
+        """Return what is left of a message. Call this before the next message is framed."""
+        is_refused = event in (FrameError.NO_MEMORY, FrameError.NO_HEADER)
+        return self._frames.refused_head if is_refused else event
+
     def _id_of(self, event: bytes | FrameError) -> bytes:
         """Return the id at the start of a message, as JSON text. Return null if there is no id."""
-        if event in (FrameError.NO_MEMORY, FrameError.NO_HEADER):
-            event = self._frames.refused_head
+        event = self._kept_part(event)
         return id_at_start(event) if isinstance(event, bytes) else NULL_ID
 
     def _frame_error(self, event: FrameError) -> RpcError:
@@ -236,8 +248,16 @@ class Server:
             if entry is not None:
                 self._fail(entry, error)
                 return
-            answer, raw_id = answer_for(error, "a request"), getattr(message, "id", None)
+            self._fail_at_once(message, deliver, error)
+
+    def _fail_at_once(self, message: Single, deliver: Deliver, error: Exception) -> None:
+        """Answer a message that is not in flight, now or when there is memory for the answer."""
+        answer, raw_id = answer_for(error, "a request"), getattr(message, "id", None)
+        try:
             deliver(None if raw_id is None else encode_error(raw_id, answer))
+        except MemoryError:
+            loop = asyncio.get_running_loop()
+            loop.call_later(RETRY_S, self._fail_at_once, message, deliver, answer)
 
     def _begin(self, entry: InFlight) -> None:
         request = entry.request
