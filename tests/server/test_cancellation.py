@@ -14,7 +14,9 @@ from served import (
     request,
     served,
 )
+from shelld.methods.context import RequestContext
 from shelld.server.in_flight import InFlight
+from shelld_protocol.structs import NoParams
 
 
 async def test_cancelled_request_is_freed_without_garbage_collection() -> None:
@@ -35,15 +37,37 @@ async def test_cancelled_request_is_freed_without_garbage_collection() -> None:
 
 async def test_shielded_cleanup_of_a_cancelled_method_is_finished() -> None:
     async with served() as peer:
-        peer.send(request("slow_to_die", 1), cancel(1))
+        peer.send(request("slow_to_die", 1), request("nothing", 2))
+        assert (await peer.receive())["id"] == 2
+        peer.send(cancel(1))
         assert (await peer.receive())["error"]["code"] == -32800
 
 
 async def test_method_ignoring_cancellation_is_answered_once() -> None:
     async with served() as peer:
-        peer.send(request("deaf", 1), cancel(1), request("nothing", 2))
-        answers = [await peer.receive(), await peer.receive()]
-        assert sorted(answer["id"] for answer in answers) == [1, 2]
+        peer.send(request("deaf", 1), request("nothing", 2))
+        assert (await peer.receive())["id"] == 2
+        peer.send(cancel(1))
+        assert (await peer.receive())["id"] == 1
+        peer.send(request("nothing", 3))
+        assert (await peer.receive())["id"] == 3
+
+
+async def test_request_cancelled_before_it_begins_does_not_begin() -> None:
+    bodies: list[str] = []
+
+    async def note(_context: RequestContext, _params: NoParams) -> None:
+        bodies.append("run")
+
+    async with served(large=note) as peer:
+        for request_id in (1, 2):
+            peer.send(request("large", request_id), cancel(request_id))
+            answer = await peer.receive()
+            assert (answer["id"], answer["error"]["code"]) == (request_id, -32800)
+            # The next request finds an idle worker.
+            peer.send(request("nothing", 3))
+            assert (await peer.receive())["id"] == 3
+    assert bodies == []
 
 
 async def test_cancellations_are_read_while_requests_wait() -> None:
