@@ -132,6 +132,30 @@ def test_command_can_end_with_its_client(shared: Lasting) -> None:
         assert not is_alive(shell["pid"])
 
 
+def test_first_call_decides_whether_a_command_ends_with_its_client(shared: Lasting) -> None:
+    # The daemon ends the requests of a lost client in any order.
+    commands = [f"sleep {number}" for number in range(310, 318)]
+
+    def shells_of(client: RawDaemon) -> list[Json]:
+        shells = client.call("list_shells")["shells"]
+        return [each for each in shells if each["command"] in commands and each["pid"]]
+
+    with shared.attach() as first:
+        for command in commands:
+            params = {"command": command, "idempotency_key": command}
+            first.request_together(("bash", params), ("bash", {**params, "on_disconnect": "kill"}))
+        wait_for(lambda: len(shells_of(first)) == len(commands))
+        kill_attach(first)
+    with shared.attach() as second:
+        # The requests of the first client are over by now.
+        shells = shells_of(second)
+        assert {(each["status"], each.get("inForeground")) for each in shells} == {
+            ("running", None)
+        }
+        for shell in shells:
+            second.call("kill_shell", {"shell_id": shell["bash_id"]})
+
+
 @pytest.mark.parametrize("key", [None, "build"])
 def test_command_that_starts_after_its_client_is_lost_can_end_with_it(
     user: Lasting, key: str | None

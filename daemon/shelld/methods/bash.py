@@ -160,9 +160,9 @@ async def _answer_again(
 ) -> BashResult | BackgroundResult:
     """Answer a repeated request, whose command an earlier request has started.
 
-    While another call waits for the command, the limits of that call hold. Otherwise the timeout of
-    this request holds from now on. A cancellation kills the command, unless another call waits for
-    the command.
+    If the first call still waits for the command, the limits of that call hold, and only its
+    cancellation kills the command. Otherwise the timeout of this request holds from now on, and a
+    cancellation kills the command, unless another repeated request waits for the command.
     """
     context.ends_with_client = params.on_disconnect == "kill" and not params.run_in_background
     context.runs(shell)
@@ -184,7 +184,7 @@ async def _answer_again(
         except anyio.get_cancelled_exc_class():
             if context.leaves_command:
                 shell.release()
-            elif waits and not shell.is_in_foreground and shell.repeats == 1:
+            elif waits and not has_limits and shell.repeats == 1:
                 await _kill(context, shell)
             raise
         finally:
