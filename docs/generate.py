@@ -90,7 +90,7 @@ ERRORS = {
     ErrorKind.CANCELLED: (
         "The request was cancelled. Its command was killed, unless it ended at that moment.",
         "`survivors`, if a process of the command survives; `bash_id`, if a command with an "
-        "`idempotency_key` goes on at a target",
+        "`idempotency_key` goes on at a target; `written`, if `write_stdin` has written its input",
     ),
     ErrorKind.TIMEOUT: (
         "The command was killed at its `timeout` or `idle_timeout`.",

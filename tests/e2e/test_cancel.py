@@ -199,3 +199,16 @@ def test_cancelled_repeat_takes_no_output(new_daemon: RawDaemon, tmp_path: Path)
         wait = {"bash_id": bash_id, "until": "exit", "wait": 60_000}
         unread = new_daemon.call("bash_output", wait)["stdout"]
         assert unread == ("" if was_answered(new_daemon, repeat) else "out\n")
+
+
+def test_cancelled_write_says_how_much_it_has_written(daemon: RawDaemon) -> None:
+    params = {"command": "cat", "run_in_background": True, "open_stdin": True}
+    bash_id = daemon.call("bash", params)["bash_id"]
+    wait = {"until": "exit", "wait": 60_000}
+    write = daemon.request("write_stdin", {"bash_id": bash_id, "text": "text\n", **wait})
+    # The output shows that the input was written.
+    read = {"bash_id": bash_id, "stdout_offset": 0, "wait": 60_000}
+    assert daemon.call("bash_output", read)["stdout"] == "text\n"
+    daemon.notify("$/cancelRequest", {"id": write})
+    assert daemon.answer(write)["error"]["data"] == {"kind": "cancelled", "written": 5}
+    daemon.call("kill_shell", {"shell_id": bash_id})
