@@ -138,10 +138,7 @@ async def _answer(
             if shell.recorder is not None:
                 await shell.recorder.settle()
             answer = await make_answer(shell)
-            if context.is_over:
-                # The request was cancelled just when the answer became possible. Let the
-                # cancellation end this task.
-                await anyio.lowlevel.checkpoint()
+            await context.end_if_cancelled()
         except anyio.get_cancelled_exc_class():
             if context.leaves_command:
                 shell.release()

@@ -29,7 +29,7 @@ _NOT_REACHED: Final = Reached()
 
 async def bash_output(context: RequestContext, params: BashOutputParams) -> BashOutputResult:
     manager = context.daemon.manager
-    shell = context.looks_at(manager.get(params.bash_id))
+    shell = context.concerns(manager.get(params.bash_id))
     with manager.reading(shell):
         async with preparing_read(context, shell, params) as read:
             return await read()
@@ -151,10 +151,9 @@ async def wait_and_read(
             # If the daemon was busy or suspended, output may have come in time, but not been read.
             shell.catch_up()
         had_ended, reads = await _peek_in_turn(shell, readers, context)
-        if context is not None and context.is_over:
-            # The request was cancelled at the moment of the read. Let the cancellation end this
-            # task, so that the output stays for another reader.
-            await checkpoint()
+        if context is not None:
+            # The output of a cancelled read stays for another reader.
+            await context.end_if_cancelled()
         ended_meanwhile = shell.has_ended and not had_ended
         if ended_meanwhile or any(reader.was_overtaken for reader in readers.values()):
             # Read again. An answer that reports the end must have all output of bash. If the shell

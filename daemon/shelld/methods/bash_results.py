@@ -6,7 +6,6 @@ The output in a result counts as read. No function here waits for the command.
 from __future__ import annotations
 
 import msgspec
-from anyio.lowlevel import checkpoint
 
 from shelld.methods.context import RequestContext
 from shelld.output.head import Head, read_head
@@ -64,10 +63,8 @@ async def _foreground_result(
         return await read_head(stream.store, MAX_RESULT_BYTES, strip=strip, final=final)
 
     stdout, stderr = await head(shell.stdout), await head(shell.stderr)
-    if context.is_over:
-        # The request was cancelled at the moment at which the answer became possible. Let the
-        # cancellation end this task, so that the output stays unread.
-        await checkpoint()
+    # The output stays unread if the request is cancelled.
+    await context.end_if_cancelled()
     # The output in the answer counts as read, so ``bash_output`` continues after this output.
     for stream, read in ((shell.stdout, stdout), (shell.stderr, stderr)):
         stream.read_position = max(stream.read_position, read.end)

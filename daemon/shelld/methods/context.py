@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import anyio
+from anyio.lowlevel import checkpoint
 from msgspec import Struct, field
 
 from shelld.audit import AuditLog
@@ -203,9 +204,9 @@ class RequestContext(Struct, eq=False):
 
     def runs(self, shell: Shell) -> None:
         """Record the shell that this request has started."""
-        self.command = self.looks_at(shell)
+        self.command = self.concerns(shell)
 
-    def looks_at(self, shell: Shell) -> Shell:
+    def concerns(self, shell: Shell) -> Shell:
         """Record the shell that this request concerns. Return the shell."""
         self.shell = shell
         self._tell_of_progress()
@@ -215,6 +216,15 @@ class RequestContext(Struct, eq=False):
         """Record that the request was cancelled or answered."""
         self.is_over = True
         self._tell_of_progress()
+
+    async def end_if_cancelled(self) -> None:
+        """Let a cancellation that has just arrived end this task.
+
+        If a result and a cancellation arrive together, the task may go on. Call this before the
+        task takes something that no other request could get.
+        """
+        if self.is_over:
+            await checkpoint()
 
     @property
     def leaves_command(self) -> bool:

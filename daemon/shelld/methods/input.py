@@ -62,7 +62,7 @@ _TURN_KEYS: Final = 10_000
 
 async def write_stdin(context: RequestContext, params: WriteStdinParams) -> WriteStdinResult:
     manager = context.daemon.manager
-    shell = context.looks_at(await shell_named_by(context, params))
+    shell = context.concerns(await shell_named_by(context, params))
     reading = BashOutputParams(
         shell.id,
         wait=params.wait,

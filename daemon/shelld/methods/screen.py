@@ -28,7 +28,7 @@ _LAST_CAPTURE_S: Final = 1.0
 
 async def read_screen(context: RequestContext, params: ReadScreenParams) -> ReadScreenResult:
     manager = context.daemon.manager
-    shell = context.looks_at(manager.get(params.bash_id))
+    shell = context.concerns(manager.get(params.bash_id))
     terminal = shell.input
     if not isinstance(terminal, TerminalInput):
         raise not_possible("tty", f"Shell {shell.id} has no terminal")

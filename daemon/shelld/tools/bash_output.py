@@ -115,7 +115,7 @@ class BashOutputTool(ShellTool):
         # multiplied by 1000, and `round` fails on infinity.
         read_params.wait = round(min(read_params.wait, context.timeout * 1000))
         limit = min(MAX_OUTPUT_SIZE, context.max_output_size)
-        shell = request.looks_at(request.daemon.manager.get(read_params.bash_id))
+        shell = request.concerns(request.daemon.manager.get(read_params.bash_id))
         offsets = (read_params.stdout_offset, read_params.stderr_offset)
         streams = sum(offset is not None for offset in offsets)
         if streams:

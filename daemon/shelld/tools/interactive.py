@@ -124,7 +124,7 @@ class BashInputTool(_TerminalTool):
             return ToolResult.fail("Nothing to type: give text or keys")
         wait_s = min(write_params.wait / 1000, context.timeout)
         manager = request.daemon.manager
-        shell = request.looks_at(manager.get(params["bash_id"]))
+        shell = request.concerns(manager.get(params["bash_id"]))
         readers = excerpt_readers(shell, min(MAX_OUTPUT_SIZE, context.max_output_size))
         with manager.reading(shell):
             before = shell.output.written
