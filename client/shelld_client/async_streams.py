@@ -343,9 +343,8 @@ class AsyncOutputStream(_Iteration[OutputEvent | BashResult | BackgroundResult])
     def _is_complete(self) -> bool:
         if self._exit is not None:
             return self._failure is not None or self.result is not None
-        # If the command has run, the error names the shell, and `ExitEvent` follows after all
-        # output.
-        has_not_run = self._failure is not None and "bash_id" not in self._failure.data
+        # If the command has run, `ExitEvent` follows after all output.
+        has_not_run = self._failure is not None and not calls.has_run(self._failure)
         return has_not_run or isinstance(self.result, BackgroundResult)
 
     async def _take(self, item: Item) -> None:

@@ -16,7 +16,13 @@ from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar, cast
 import msgspec
 
 from shelld_client.call_options import OnOutput
-from shelld_client.errors import CommandFailed, ProtocolError, ShellError, refused_here
+from shelld_client.errors import (
+    CommandFailed,
+    ProtocolError,
+    ShellError,
+    ShellNotFound,
+    refused_here,
+)
 from shelld_client.results import decode_result
 from shelld_protocol.about import ServerInfoResult
 from shelld_protocol.encoding import PLAIN
@@ -155,6 +161,12 @@ def bash(command: str, options: Mapping[str, Any]) -> Call[AnyBashResult]:
                 raise error from None
 
     return Call("bash", params, decode)
+
+
+def has_run(error: ShellError) -> bool:
+    """Return whether the error of `bash` is about a command that has run, and names its shell."""
+    # The error about an unknown key, or about a key whose shell is gone, has a `bash_id`, too.
+    return "bash_id" in error.data and not isinstance(error, ShellNotFound)
 
 
 def checked(result: R) -> R:

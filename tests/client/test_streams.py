@@ -25,6 +25,7 @@ from shelld_client import (
     ExitEvent,
     OutputEvent,
     ShellError,
+    ShellNotFound,
     ShuttingDown,
 )
 from shelld_client.async_mailbox import AsyncMailbox
@@ -375,3 +376,20 @@ def test_full_mailbox_keeps_events_and_counts_text(
         ("", 8),
         ("", 8),
     ]
+
+
+async def test_stream_whose_key_has_no_command_raises(spawn: Spawn) -> None:
+    async with spawn() as shell:
+        stream = shell.stream("echo built", idempotency_key="1", key_must_exist=True)
+        with pytest.raises(ShellNotFound, match="no command has this idempotency_key"):
+            await anext(stream)
+
+
+async def test_stream_whose_command_was_forgotten_raises(spawn: Spawn) -> None:
+    async with spawn(args=["--max-retained", "1"]) as shell:
+        await shell.bash("echo built", idempotency_key="1")
+        for _ in range(2):
+            await shell.bash("true")
+        with pytest.raises(ShellNotFound) as caught:
+            await anext(shell.stream("echo built", idempotency_key="1"))
+        assert caught.value.data["expired"]

@@ -86,6 +86,10 @@ last.end();
 found.refused = [(await failure(refused)).kind];
 found.refused.push((await failure(shell.call("subscribe", { subscription: third }))).kind);
 
+// No command has the key of a stream.
+const unknownKey = { idempotency_key: "unknown", key_must_exist: true };
+found.unknownKey = (await failure(shell.stream("true", unknownKey).next())).kind;
+
 // The target of a subscription is lost.
 const file = `${os.tmpdir()}/npm_events_${process.pid}`;
 const argv = ["sh", "-c", `echo $$ > ${file}; exec "$@"`, "sh", ...command];

@@ -172,6 +172,7 @@ def test_subscriptions_have_an_end_and_one_reader(package: Path) -> None:
         "left": ["out\n"],
         "ended": "invalid_params",
         "refused": ["invalid_params", "invalid_params"],
+        "unknownKey": "shell_not_found",
         "lost": ["target_lost", "target_lost"],
     }
 

@@ -87,7 +87,9 @@ export class Stream implements AsyncIterableIterator<OutputEvent> {
       return result;
     } catch (error) {
       // If the command has run, the error names the shell, and the event about its end follows.
-      const hasRun = error instanceof ShelldError && "bash_id" in error.data;
+      // The error about an unknown key has a `bash_id`, too.
+      const hasRun =
+        error instanceof ShelldError && "bash_id" in error.data && error.kind !== "shell_not_found";
       if (!hasRun) this.#events.finish(error as Error);
       throw error;
     }
