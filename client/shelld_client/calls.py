@@ -315,6 +315,7 @@ def _output_event(
         bash_id=event.bash_id,
         session=event.session,
         request_id=event.request_id,
+        target=event.target,
         stream=stream,
         text=text,
         start=part.start,

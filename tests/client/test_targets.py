@@ -37,6 +37,16 @@ async def test_calls_go_to_a_target(spawn: Spawn) -> None:
         assert await shell.list_targets() == []
 
 
+async def test_output_that_the_client_reads_names_its_target(spawn: Spawn) -> None:
+    async with spawn() as shell:
+        await shell.add_target("box", DAEMON_COMMAND)
+        async with shell.start("echo ready; sleep 300", target="box") as job:
+            await shell.bash_output(job.id, wait=60_000, until="match", pattern="ready")
+            event = await anext(job)
+            assert isinstance(event, OutputEvent)
+            assert (event.text, event.bash_id, event.target) == ("ready\n", job.id, "box")
+
+
 async def test_lost_target_raises(spawn: Spawn) -> None:
     async with spawn() as shell:
         await shell.add_target("bad", ["sh", "-c", "echo denied >&2; exit 255"])

@@ -173,6 +173,7 @@ def test_subscriptions_have_an_end_and_one_reader(package: Path) -> None:
         "ended": "invalid_params",
         "refused": ["invalid_params", "invalid_params"],
         "unknownKey": "shell_not_found",
+        "taken": ["shell/output box", "shell/exited box"],
         "lost": ["target_lost", "target_lost"],
     }
 

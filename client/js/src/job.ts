@@ -196,7 +196,10 @@ export class Job implements AsyncIterable<ShellEvent>, AsyncDisposable {
       const begun = await this.#connection.request("subscribe", params, { events });
       const read = (place: BashOutputParams) => this.#connection.request("bash_output", place);
       const { subscription, seq } = begun;
-      const head = { subscription, seq, bash_id: this.id, session: this.#session };
+      // A colon in the id means that the shell is at a target.
+      const colon = this.id.lastIndexOf(":");
+      const target = colon < 0 ? {} : { target: this.id.slice(0, colon) };
+      const head = { subscription, seq, bash_id: this.id, session: this.#session, ...target };
       yield* withoutGaps(events, read, this.#options, head);
     } finally {
       events.end();

@@ -19,7 +19,7 @@ const GAP_BYTES = 1024 * 1024;
 const LOST: readonly (string | null)[] = ["shell_not_found", "shutting_down"];
 
 /** The members that all events of a shell have. */
-export type Head = Pick<ShellEvent, "subscription" | "seq" | "bash_id" | "session">;
+export type Head = Pick<ShellEvent, "subscription" | "seq" | "bash_id" | "session" | "target">;
 
 /**
  * Yield the events up to the end of the shell. `options` are options of the reads. `begun` is given
@@ -97,8 +97,9 @@ export async function* withoutGaps(
 }
 
 function outputOf(
-  { subscription, seq, bash_id, session }: Head,
+  { subscription, seq, bash_id, session, target }: Head,
   output: Pick<Output, "stream" | "text" | "start" | "end" | "dropped">,
 ): Output {
-  return { event: "shell/output", subscription, seq, bash_id, session, skipped: 0, ...output };
+  const shell = { bash_id, session, ...(target === undefined ? {} : { target }) };
+  return { event: "shell/output", subscription, seq, ...shell, skipped: 0, ...output };
 }
