@@ -28,10 +28,15 @@ _call_id: Final[ContextVar[str | None]] = ContextVar("_call_id", default=None)
 
 
 class _Tool(StructuredTool):
-    """Passes the tool call's id to the function.
+    """Passes the tool call's id to the function, and all arguments as one dictionary.
 
-    LangChain itself passes the id only if the schema asks for it.
+    LangChain itself passes the id only if the schema asks for it. It passes arguments as keywords,
+    and would replace a model's `config`, and raise TypeError for a `self`.
     """
+
+    def _to_args_and_kwargs(self, *args: Any, **kwargs: Any) -> tuple[tuple[()], dict[str, Any]]:
+        _, arguments = super()._to_args_and_kwargs(*args, **kwargs)
+        return (), {"arguments": arguments}
 
     def run(self, *args: Any, tool_call_id: str | None = None, **kwargs: Any) -> Any:
         token = _call_id.set(tool_call_id)
@@ -61,11 +66,11 @@ def structured_tool(
     Give `call`, `call_async` or both. `schema` describes the arguments.
     """
 
-    def invoke(**arguments: Any) -> tuple[str | ToolMessage, ToolResult]:
+    def invoke(arguments: dict[str, Any]) -> tuple[str | ToolMessage, ToolResult]:
         assert call is not None
         return _answer(name, call(without_nulls(arguments)))
 
-    async def ainvoke(**arguments: Any) -> tuple[str | ToolMessage, ToolResult]:
+    async def ainvoke(arguments: dict[str, Any]) -> tuple[str | ToolMessage, ToolResult]:
         assert call_async is not None
         return _answer(name, await call_async(without_nulls(arguments)))
 

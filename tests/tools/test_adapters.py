@@ -164,6 +164,11 @@ async def test_langchain_gets_the_tools_of_a_daemon() -> None:
         message = await tools["Bash"].ainvoke(call)
         assert message.status == "error"
         assert message.content.endswith("timeout: nan is no number in JSON")
+        for name in ("self", "config", "run_manager"):
+            call["args"] = {"command": "echo hi", name: 1}
+            message = await tools["Bash"].ainvoke(call)
+            assert message.status == "error"
+            assert message.content.startswith(f"Unknown parameter: {name}. ")
         dry = await client.langchain_tools(context=ExecutionContext("/", dry_run=True))
         assert (await dry[0].ainvoke({"command": "ls"})).startswith("[Dry Run]")
 
