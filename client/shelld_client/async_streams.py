@@ -20,6 +20,7 @@ from shelld_client.async_ongoing import AsyncOngoing
 from shelld_client.calls import AnyBashResult, Call
 from shelld_client.errors import ShellError, TargetLost
 from shelld_client.mailbox import End, Item
+from shelld_client.reconnects import Losses
 from shelld_protocol.event_methods import (
     Event,
     EventName,
@@ -83,15 +84,17 @@ class AsyncItems(Generic[T]):
 
         If the connection is lost and the call has a key, repeats the call.
         """
+        losses = Losses()
         while True:
             ongoing = await self._begin(call)
+            losses.sent()
             lost, self._ongoing = self._ongoing, ongoing
             if lost is not None:
                 lost.end()
             try:
                 return await ongoing.answer()
             except TargetLost as error:
-                if not ongoing.can_be_repeated(error):
+                if not (ongoing.can_be_repeated(error) and losses.may_repeat()):
                     raise
 
     async def _next(self) -> T:
@@ -279,6 +282,7 @@ class AsyncOutputStream(_Iteration[OutputEvent | BashResult | BackgroundResult])
         self._is_finished = False
         # Whether the request must be repeated because its connection was lost.
         self._is_lost = False
+        self._losses = Losses()
         self._exit: ExitEvent | None = None
         # The subscription of the last event.
         self._subscription = ""
@@ -317,6 +321,7 @@ class AsyncOutputStream(_Iteration[OutputEvent | BashResult | BackgroundResult])
             if ongoing is None or self._is_lost:
                 # A repeated request finds the same command, and gets its events.
                 self._ongoing = await self._begin(self._call)
+                self._losses.sent()
                 self._is_lost = False
                 if ongoing is not None:
                     ongoing.end()
@@ -334,7 +339,7 @@ class AsyncOutputStream(_Iteration[OutputEvent | BashResult | BackgroundResult])
                 return self.result
             item = await ongoing.next()
             error = item.error if isinstance(item, End) else item
-            if ongoing.can_be_repeated(error):
+            if ongoing.can_be_repeated(error) and self._losses.may_repeat():
                 self._is_lost = True
             elif not self._is_over:
                 await self._take(item)

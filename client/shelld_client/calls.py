@@ -93,12 +93,14 @@ class Call(NamedTuple, Generic[T]):
 
     `decode` raises `ProtocolError` if the result does not match the method. `note` is called with
     the result when it arrives. The caller may take the result much later. `note` must not raise.
+    `losses` counts the connections that were lost under a call that nobody waits for.
     """
 
     method: str
     params: dict[str, Any]
     decode: Callable[[bytes], T]
     note: Callable[[bytes], None] | None = None
+    losses: int = 0
 
 
 def find_again(call: Call[Any]) -> Call[Any] | None:

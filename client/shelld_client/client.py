@@ -32,6 +32,7 @@ from shelld_client.connection import Connection
 from shelld_client.errors import DaemonExited, ProtocolError, ShellError, TargetLost
 from shelld_client.reconnects import (
     RECONNECT_S,
+    Losses,
     Reconnect,
     is_connection_lost,
     is_repeatable,
@@ -355,13 +356,14 @@ class AsyncClient(SpawnedClient, AsyncMethods):
                 await background.stop()
 
     async def _request(self, call: Call[T]) -> T:
-        begun_at = time.monotonic()
+        begun_at, losses = time.monotonic(), Losses()
         while True:
             try:
                 await self._ensure_daemon()
+                losses.sent()
                 return await self._exchange(self._noted(self._shortened(call, begun_at)))
             except TargetLost as error:
-                if not (was_cut(error) and is_repeatable(call)):
+                if not (was_cut(error) and is_repeatable(call) and losses.may_repeat()):
                     raise
             except anyio.get_cancelled_exc_class():
                 self._give_up(call)
@@ -448,7 +450,7 @@ class AsyncClient(SpawnedClient, AsyncMethods):
 
     def _send_later(self, call: Call[Any]) -> None:
         assert self._reconnect is not None
-        self._reconnect.unsent.append(call)
+        self._reconnect.send_later(call)
         self._send_unsent()
 
     def _send_unsent(self) -> None:

@@ -277,7 +277,7 @@ def send_only(
                 if (kill := calls.kill_if_running(call, answer)) is not None:
                     send_only(connection, send, kill, send_later)
         elif send_later is not None and was_cut(answer):
-            send_later(call)
+            send_later(call._replace(losses=call.losses + 1))
 
     mailbox = Mailbox()
     mailbox.on_answer = answered

@@ -1,12 +1,13 @@
-"""Holds what a client needs to attach again to a lasting daemon after a lost connection. Pure.
+"""Holds what a client needs to attach again to a lasting daemon after a lost connection.
 
 Owns the command that attaches again, and the identity of the daemon. Never starts a process; the
-clients do this.
+clients do this. Reads the clock, and does nothing else with the system.
 """
 
 from __future__ import annotations
 
 import collections
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Final
@@ -20,6 +21,14 @@ from shelld_client.ownership import Ownership
 RECONNECT_S: Final = 30.0
 _FIRST_PAUSE_S: Final = 0.05
 _LONGEST_PAUSE_S: Final = 2.0
+
+# A call is not repeated any more once it has lost this many connections in a row, each of them
+# within this time. Such a call may be the cause: its answer may need too much memory, for example.
+_MAX_QUICK_LOSSES: Final = 5
+_QUICK_LOSS_S: Final = 10.0
+# The same for a call that nobody waits for. It shares its connections with other calls, which must
+# not give up first.
+_MAX_UNSENT_LOSSES: Final = 3
 
 # Exit codes of ``shelld attach``. UNUSABLE: the daemon does not answer, or there is no room for
 # another process. OCCUPIED: another client is attached. DIED: the daemon has died.
@@ -55,6 +64,11 @@ class Reconnect:
         # their answers.
         self.unsent: collections.deque[Call[Any]] = collections.deque()
 
+    def send_later(self, call: Call[Any]) -> None:
+        """Keep a call for the next connection, unless it may be what ends the connections."""
+        if call.losses < _MAX_UNSENT_LOSSES:
+            self.unsent.append(call)
+
     def take_unsent(self, ownership: Ownership) -> Iterator[Call[Any]]:
         """Yield the calls to send on a new connection. `ownership` belongs to that connection."""
         with suppress(IndexError):
@@ -78,6 +92,24 @@ class Reconnect:
         if self.pid not in (None, pid):
             raise DaemonExited(f"the daemon {self.name} has died", exit_code=DIED)
         self.pid = pid
+
+
+class Losses:
+    """Counts the connections in a row that were lost soon after a call was sent on them."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._sent_at = 0.0
+
+    def sent(self) -> None:
+        """Record that the call is sent now."""
+        self._sent_at = time.monotonic()
+
+    def may_repeat(self) -> bool:
+        """Record that the connection was lost. Return whether the call may be sent again."""
+        is_quick = time.monotonic() - self._sent_at < _QUICK_LOSS_S
+        self._count = self._count + 1 if is_quick else 0
+        return self._count < _MAX_QUICK_LOSSES
 
 
 def is_connection_lost(failure: object) -> bool:

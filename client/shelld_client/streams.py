@@ -16,6 +16,7 @@ from shelld_client.errors import ShellError, TargetLost
 from shelld_client.gaps import OutputReader, Request
 from shelld_client.mailbox import End, Item
 from shelld_client.ongoing import Ongoing
+from shelld_client.reconnects import Losses
 from shelld_protocol.event_methods import (
     Event,
     EventName,
@@ -79,15 +80,17 @@ class Items(Generic[T]):
 
         If the connection is lost and the call has a key, repeats the call.
         """
+        losses = Losses()
         while True:
             ongoing = self._begin(call)
+            losses.sent()
             lost, self._ongoing = self._ongoing, ongoing
             if lost is not None:
                 lost.end()
             try:
                 return ongoing.answer()
             except TargetLost as error:
-                if not ongoing.can_be_repeated(error):
+                if not (ongoing.can_be_repeated(error) and losses.may_repeat()):
                     raise
 
     def _next(self) -> T:
@@ -275,6 +278,7 @@ class OutputStream(_Iteration[OutputEvent | BashResult | BackgroundResult]):
         self._is_finished = False
         # Whether the request must be repeated because its connection was lost.
         self._is_lost = False
+        self._losses = Losses()
         self._exit: ExitEvent | None = None
         # The subscription of the last event.
         self._subscription = ""
@@ -313,6 +317,7 @@ class OutputStream(_Iteration[OutputEvent | BashResult | BackgroundResult]):
             if ongoing is None or self._is_lost:
                 # A repeated request finds the same command, and gets its events.
                 self._ongoing = self._begin(self._call)
+                self._losses.sent()
                 self._is_lost = False
                 if ongoing is not None:
                     ongoing.end()
@@ -330,7 +335,7 @@ class OutputStream(_Iteration[OutputEvent | BashResult | BackgroundResult]):
                 return self.result
             item = ongoing.next()
             error = item.error if isinstance(item, End) else item
-            if ongoing.can_be_repeated(error):
+            if ongoing.can_be_repeated(error) and self._losses.may_repeat():
                 self._is_lost = True
             elif not self._is_over:
                 self._take(item)

@@ -32,6 +32,7 @@ from shelld_client.methods import Methods
 from shelld_client.ongoing import Ongoing, was_cut
 from shelld_client.reconnects import (
     RECONNECT_S,
+    Losses,
     Reconnect,
     is_connection_lost,
     is_repeatable,
@@ -145,15 +146,18 @@ class Client(SpawnedClient, Methods):
         link.connection.write_log()
 
     def _request(self, call: Call[T]) -> T:
-        begun_at = time.monotonic()
+        begun_at, losses = time.monotonic(), Losses()
         while True:
             try:
                 link = self._usable_link(call)
+                losses.sent()
                 return link.exchange(self._shortened(call, begun_at))
             except LinkFailedError:
                 continue
             except ShellError as error:
                 if self._reconnect is None or not (was_cut(error) and is_repeatable(call)):
+                    raise
+                if not losses.may_repeat():
                     raise
             except BaseException:
                 self._give_up(call)
@@ -240,7 +244,7 @@ class Client(SpawnedClient, Methods):
 
     def _send_later(self, call: Call[Any]) -> None:
         assert self._reconnect is not None
-        self._reconnect.unsent.append(call)
+        self._reconnect.send_later(call)
         self._send_unsent()
 
     def _send_unsent(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import signal
 import threading
 import time
@@ -42,7 +43,7 @@ from shelld_client import (
     calls,
 )
 from shelld_client.link import Link
-from support import Gate, is_alive, stopped, wait_for
+from support import DAEMON_COMMAND, Gate, is_alive, stopped, wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(method="thread")]
 
@@ -510,3 +511,28 @@ async def test_wait_of_a_job_does_not_begin_again_after_a_loss(
                         await anyio.sleep(0.01)
                     later_s = 500
                     await begin_to_attach_again(shell)
+
+
+@pytest.mark.parametrize("method", ["list_shells", "stream", "start"])
+async def test_call_that_ends_each_connection_raises(
+    attached: Attached, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    # sed reads the request, and then ends like a process that has no memory for the call.
+    words = shlex.join([*DAEMON_COMMAND, "attach", "--name", "work", "--linger", "60"])
+    argv = ["bash", "-c", f"sed -u '/list_shells/Q; /echo deadly/Q' | {words}"]
+
+    def attach_command(*_args: object, **_options: object) -> list[str]:
+        return argv
+
+    monkeypatch.setattr("shelld_client.spawned_client.attach_command", attach_command)
+    async with attached() as shell:
+        with pytest.raises(TargetLost), anyio.fail_after(60):
+            if method == "list_shells":
+                await shell.list_shells()
+            elif method == "stream":
+                await anext(shell.stream("echo deadly", idempotency_key="1"))
+            else:
+                async with shell.start("echo deadly", idempotency_key="1"):
+                    pass
+        # Another call attaches again.
+        assert (await shell.bash("echo alive", idempotency_key="2")).stdout == "alive\n"
