@@ -26,7 +26,7 @@ from typing import Any, Self, TypeVar
 from shelld_client import calls
 from shelld_client.calls import Call
 from shelld_client.child import BLOCKED_S
-from shelld_client.errors import DaemonExited, NoAnswer, ShellError
+from shelld_client.errors import DaemonExited, NoAnswer, ShellError, SpawnFailed
 from shelld_client.link import Link, LinkFailedError, TimedOutError
 from shelld_client.methods import Methods
 from shelld_client.ongoing import Ongoing, was_cut
@@ -271,7 +271,8 @@ class Client(SpawnedClient, Methods):
                     raise DaemonExited("the client is closed") from None
                 # If the total time limit has cut this attempt short, its error says nothing about
                 # the cause.
-                is_cut_short = isinstance(error, NoAnswer) and time.monotonic() > give_up_at
+                is_late = time.monotonic() > give_up_at
+                is_cut_short = is_late and isinstance(error, NoAnswer | SpawnFailed)
                 failure = failure if is_cut_short else error
             if not may_go_on(failure):
                 self._failure = failure

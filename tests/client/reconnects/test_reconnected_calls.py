@@ -536,3 +536,15 @@ async def test_call_that_ends_each_connection_raises(
                     pass
         # Another call attaches again.
         assert (await shell.bash("echo alive", idempotency_key="2")).stdout == "alive\n"
+
+
+async def test_attempt_that_is_cut_short_does_not_hide_the_cause(
+    attached: Attached, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("client", "sync"):
+        monkeypatch.setattr(f"shelld_client.{module}.RECONNECT_S", 0)
+    async with attached() as shell:
+        lose_connection(shell)
+        await has_lost_connection(shell)
+        with pytest.raises(DaemonExited):
+            await shell.list_shells()
