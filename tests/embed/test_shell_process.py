@@ -44,6 +44,15 @@ def test_new_output_marks_stderr() -> None:
     assert shell.get_new_output() == "out\n[stderr]\nerr\n"
 
 
+def test_negative_offset_is_refused() -> None:
+    shell = made_by_hand()
+    shell.stdout_buffer = "out\n"
+    for name in ("last_read_stdout", "last_read_stderr"):
+        with pytest.raises(ValueError, match="must not be negative"):
+            setattr(shell, name, -1)
+    assert shell.get_new_output() == "out\n"
+
+
 def test_all_output_can_be_read_repeatedly() -> None:
     shell = made_by_hand()
     shell.stdout_buffer, shell.stderr_buffer = "\x1b[31mred\x1b[0m\n", "err\n"

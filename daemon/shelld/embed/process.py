@@ -274,12 +274,12 @@ class ShellProcess:
 
     @property
     def last_read_stdout(self) -> int:
-        """The offset at which the next read begins, in bytes."""
+        """The offset at which the next read begins, in bytes. A negative one raises ValueError."""
         return self.record.stdout.read_position
 
     @last_read_stdout.setter
     def last_read_stdout(self, offset: int) -> None:
-        self.record.stdout.read_position = offset
+        self.record.stdout.read_position = _checked(offset)
 
     @property
     def last_read_stderr(self) -> int:
@@ -287,7 +287,7 @@ class ShellProcess:
 
     @last_read_stderr.setter
     def last_read_stderr(self, offset: int) -> None:
-        self.record.stderr.read_position = offset
+        self.record.stderr.read_position = _checked(offset)
 
     # -- the way to the event loop of the shells ----------------------------------------------
 
@@ -298,3 +298,9 @@ class ShellProcess:
     def _here(self, function: Callable[..., T], *args: object) -> T:
         owner = self._owner
         return function(*args) if owner is None else owner.call_sync(function, *args)
+
+
+def _checked(offset: int) -> int:
+    if offset < 0:
+        raise ValueError("an offset in the output must not be negative")
+    return offset
