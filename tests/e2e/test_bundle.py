@@ -140,6 +140,13 @@ def test_same_packages_make_the_same_bundle(bundle: Path, tmp_path: Path) -> Non
     assert again.read_bytes() == bundle.read_bytes()
 
 
+def test_bundle_makes_the_same_bundle(bundle: Path, tmp_path: Path) -> None:
+    again = tmp_path / "again.pyz"
+    command = [*bare_environment(tmp_path), BARE, "-I", "-S", str(bundle), "bundle", "-o"]
+    subprocess.run([*command, str(again)], check=True, capture_output=True)
+    assert again.read_bytes() == bundle.read_bytes()
+
+
 def test_bundle_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "shelld", "bundle", "-o", str(tmp_path / "none" / "x")]
     refused = subprocess.run(command, capture_output=True, text=True, check=False)

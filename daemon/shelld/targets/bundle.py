@@ -146,9 +146,11 @@ def _files() -> Iterator[tuple[str, Path]]:
             if path.is_file() and "__pycache__" not in path.parts:
                 yield str(path.relative_to(root.parent)), path
     own = _distribution("shelld")
-    for file in own.files or ():
-        if file.match("*.dist-info/METADATA") or file.match("*.dist-info/licenses/*"):
-            yield str(file), Path(str(file.locate()))
+    # Look into the directory itself, because `own.files` is empty in a bundle: it has no RECORD.
+    place = Path(str(own.locate_file("")))
+    about = place / f"shelld-{own.version}.dist-info"
+    for path in (about / "METADATA", *about.glob("licenses/*")):
+        yield str(path.relative_to(place)), path
     for needed in _requirements(own):
         for file in needed.files or ():
             # Scripts are outside of the directory of packages.
