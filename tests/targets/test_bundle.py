@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import stat
 import threading
@@ -12,7 +13,7 @@ import pytest
 
 from shelld.targets import bundle
 from shelld.targets.bundle import Bundle, cached_bundle, write_file
-from shelld.targets.bundle_main import UnpackError, cache_directory, unpack
+from shelld.targets.bundle_main import UnpackError, cache_directory, is_complete, unpack
 
 
 def test_written_bundle_replaces_a_file(tmp_path: Path) -> None:
@@ -91,3 +92,75 @@ def test_bundle_can_be_unpacked_under_any_umask(tmp_path: Path) -> None:
         os.umask(before)
     modes = [stat.S_IMODE(each.stat().st_mode) for each in (target, target / "package")]
     assert modes == [0o700, 0o700]
+
+
+def test_cache_can_be_used_under_any_umask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", "")
+    before = os.umask(0o777)
+    try:
+        cache = Path(cache_directory())
+    finally:
+        os.umask(before)
+    assert cache == tmp_path / ".cache" / "shelld"
+    modes = [stat.S_IMODE(each.stat().st_mode) for each in (cache, cache.parent)]
+    assert modes == [0o700, 0o700]
+
+
+def test_made_bundle_can_be_kept_under_any_umask(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(bundle, "make_bundle", lambda: Bundle(b"data", "hash"))
+    before = os.umask(0o777)
+    try:
+        cached_bundle()
+    finally:
+        os.umask(before)
+    modes = [stat.S_IMODE(each.stat().st_mode) for each in (tmp_path / "cache").rglob("*")]
+    assert modes == [0o700, 0o700]
+
+
+def damaged(data: bytes, name: str) -> bytes:
+    """Return a ZIP file whose member `name` cannot be decompressed."""
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        start = archive.getinfo(name).header_offset + 30 + len(name)
+    # No block of deflated data begins with these bits.
+    return data[:start] + b"\xff" + data[start + 1 :]
+
+
+def small_bundle() -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, text in {"ABOUT": "hash\n", "module.py": "x = 1\n"}.items():
+            archive.writestr(name, text)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize("name", ["ABOUT", "module.py"])
+def test_damaged_bundle_in_the_cache_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    made = Bundle(small_bundle(), "hash")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(bundle, "make_bundle", lambda: made)
+    assert cached_bundle() == made
+    (kept,) = (tmp_path / "shelld").iterdir()
+    kept.write_bytes(damaged(made.data, name))
+    assert cached_bundle() == made
+    assert kept.read_bytes() == made.data
+
+
+def test_damaged_bundle_is_not_unpacked(tmp_path: Path) -> None:
+    source = io.BytesIO(damaged(small_bundle(), "module.py"))
+    with pytest.raises(UnpackError, match="the bundle cannot be unpacked: it is damaged"):
+        unpack(source, str(tmp_path / "target"))
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_unpacked_bundle_with_an_empty_file_is_not_complete(tmp_path: Path) -> None:
+    (tmp_path / "ABOUT").write_text("hash\nplatform\n2\n6\n")
+    (tmp_path / "module.py").write_text("x = 1\n")
+    assert is_complete(str(tmp_path))
+    (tmp_path / "module.py").write_text("")
+    assert not is_complete(str(tmp_path))

@@ -26,6 +26,7 @@ from typing import Final, NamedTuple
 
 import shelld
 import shelld_protocol
+from shelld.targets.bundle_main import DAMAGED, make_directories
 
 PYTHON: Final = sys.version_info[:2]
 PLATFORM: Final = f"{sys.implementation.cache_tag} {sysconfig.get_platform()}"
@@ -66,8 +67,10 @@ def make_bundle() -> Bundle:
         raise BundleError(f"a file cannot be read: {error.strerror}") from error
     digest.update(main)
     named = digest.hexdigest()[:32]
-    # The number of files includes the file ABOUT and the program.
-    about = f"{named}\n{PLATFORM}\n{len(content) + 2}\n".encode()
+    # The number of files includes the file ABOUT and the program. The size is that of all files but
+    # ABOUT.
+    size = len(main) + sum(map(len, content.values()))
+    about = f"{named}\n{PLATFORM}\n{len(content) + 2}\n{size}\n".encode()
     buffer = io.BytesIO()
     buffer.write(_SHEBANG)
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -91,14 +94,15 @@ def cached_bundle() -> Bundle:
     if (cache := _cache()) is None:
         return make_bundle()
     path = cache / f"made-{key}.pyz"
-    with suppress(OSError, KeyError, zipfile.BadZipFile):
+    with suppress(OSError, *DAMAGED):
         data = path.read_bytes()
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            return Bundle(data, archive.read("ABOUT").split(b"\n")[0].decode())
+            if archive.testzip() is None:
+                return Bundle(data, archive.read("ABOUT").split(b"\n")[0].decode())
     made = make_bundle()
     # If the cache cannot be written, the next daemon makes the bundle again.
     with suppress(OSError):
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_directories(str(cache))
         write_file(path, made.data)
     return made
 

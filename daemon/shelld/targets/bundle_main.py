@@ -19,6 +19,7 @@ import sys
 import sysconfig
 import tempfile
 import zipfile
+import zlib
 from typing import IO, NoReturn
 
 HERE = f"{sys.implementation.cache_tag} {sysconfig.get_platform()}"
@@ -26,6 +27,8 @@ START = (
     "import sys; sys.path.insert(0, sys.argv.pop(1)); "
     "from shelld.__main__ import main; sys.exit(main())"
 )
+# `zipfile` raises one of these errors for a damaged file.
+DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, KeyError, RuntimeError, ValueError)
 
 
 class UnpackError(Exception):
@@ -41,6 +44,23 @@ def is_safe(directory: str) -> bool:
     return is_mine and not found.st_mode & 0o022 and os.access(directory, os.W_OK)
 
 
+def make_directories(directory: str) -> None:
+    """Make a directory that only this user can use, and its missing parents. Raises OSError.
+
+    With a strict umask, `os.makedirs` would make directories that even this user cannot use, such
+    as ~/.cache.
+    """
+    if os.path.isdir(directory):
+        return
+    make_directories(os.path.dirname(directory))
+    try:
+        os.mkdir(directory, 0o700)
+    except FileExistsError:
+        # Another process may have made the directory meanwhile.
+        return
+    os.chmod(directory, 0o700)
+
+
 def cache_directory() -> str:
     """Return a directory to unpack into. Raises UnpackError."""
     home = os.environ.get("XDG_CACHE_HOME", "")
@@ -53,7 +73,7 @@ def cache_directory() -> str:
         if not os.path.isabs(directory):
             continue
         try:
-            os.makedirs(directory, mode=0o700, exist_ok=True)
+            make_directories(directory)
             if is_safe(directory):
                 return directory
         except OSError:
@@ -62,17 +82,23 @@ def cache_directory() -> str:
 
 
 def is_complete(directory: str) -> bool:
-    """Return whether a directory has all files of a bundle.
+    """Return whether a directory has all files of a bundle, and all their bytes.
 
-    Programs that clean /tmp may have removed some of them.
+    Programs that clean /tmp may have removed some files. Files may be empty if the machine lost its
+    power.
     """
+    own = os.path.join(directory, "ABOUT")
     try:
-        with open(os.path.join(directory, "ABOUT"), encoding="utf-8") as about:
-            count = int(about.read().splitlines()[2])
-    except (OSError, ValueError, IndexError):
+        with open(own, encoding="utf-8") as about:
+            count, size = map(int, about.read().splitlines()[2:4])
+        walk = os.walk(directory)
+        found = [(path, files) for path, _, files in walk if not path.endswith("__pycache__")]
+        files = [os.path.join(path, name) for path, names in found for name in names]
+        return len(files) == count and sum(map(os.path.getsize, files)) == size + os.path.getsize(
+            own
+        )
+    except (OSError, ValueError):
         return False
-    found = [files for path, _, files in os.walk(directory) if not path.endswith("__pycache__")]
-    return sum(map(len, found)) == count
 
 
 def unpack(source: str | IO[bytes], target: str) -> None:
@@ -92,7 +118,7 @@ def unpack(source: str | IO[bytes], target: str) -> None:
         except BaseException:
             shutil.rmtree(temporary, ignore_errors=True)
             raise
-    except (OSError, zipfile.BadZipFile) as error:
+    except (OSError, *DAMAGED) as error:
         # Another process may have unpacked the bundle meanwhile.
         if not is_complete(target):
             reason = getattr(error, "strerror", None) or "it is damaged"
@@ -112,8 +138,11 @@ def run(target: str, options: list[str]) -> NoReturn:
 def run_bundle() -> int:
     """Run shelld from the bundle that contains this program. Return 2 if that is not possible."""
     try:
-        with zipfile.ZipFile(sys.path[0]) as archive:
-            name, fits = archive.read("ABOUT").decode().splitlines()[:2]
+        try:
+            with zipfile.ZipFile(sys.path[0]) as archive:
+                name, fits = archive.read("ABOUT").decode().splitlines()[:2]
+        except DAMAGED:
+            raise UnpackError("this bundle is damaged") from None
         if fits != HERE:
             raise UnpackError(f"this bundle is for {fits}, and this is {HERE}")
         target = os.path.join(cache_directory(), name)
