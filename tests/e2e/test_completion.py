@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -106,7 +107,7 @@ def test_zsh_completes(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Non
     watched = """
     compdef() { :; }
     source $1
-    _describe() { print -l -- ${commands%%:*}; }
+    _describe() { print -l -- ${(P)${2}%%:*}; }
     _arguments() { print -l -- "${@%%[=\\[]*}"; }
     compadd() { shift; print -l -- "$@"; }
     words=(shelld "${@[2,-1]}"); CURRENT=$#words
@@ -122,6 +123,49 @@ def test_zsh_completes(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Non
         ended = subprocess.run(command, capture_output=True, text=True, check=True)
         assert ended.stderr == ""
         check(ended.stdout.splitlines(), expected, [])
+
+
+# This script types its arguments into a zsh of its own, and prints what that zsh lists.
+COMPLETE_IN_ZSH = """
+zmodload zsh/zpty
+zpty shell zsh -f -i
+zpty -w shell 'autoload -U compinit; compinit -D -u; PROMPT=; unsetopt zle_bracketed_paste
+stty cols 200; LISTMAX=1000; bindkey "^D" list-choices; source '${(q)1}'; print -r BEG""IN'
+zpty -r -m shell shown '*BEGIN*'
+# The line editor writes the typed line again after the list.
+for line in "${@[2,-1]}"; do
+    zpty -n -w shell "$line"$'\\x04'
+    zpty -r -m shell shown "*${line% }*${line% }*"
+    print -r -- "===$shown"
+    zpty -n -w shell $'\\x15'
+done
+zpty -d shell
+"""
+
+
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not installed")
+def test_line_editor_of_zsh_lists_candidates(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    script = script_for("zsh", tmp_path, capfd)
+    (tmp_path / "dance").mkdir()
+    (tmp_path / "dusk").mkdir()
+    cases = {
+        "run --gu": ["--guard", "--guard-rules"],
+        "run --guard ": ["block", "strict", "warn", "off"],
+        "run --cwd d": ["dance/", "dusk/"],
+        "shell --gua": ["--guard", "--guard-rules"],
+        "run -- ba": ["basename", "bash"],
+        "run -q ba": ["basename", "bash"],
+        "run -- cat d": ["dance/", "dusk/"],
+        "run cat d": ["dance/", "dusk/"],
+    }
+    lines = [f"shelld {words}" for words in cases]
+    command = ["zsh", "-f", "-c", COMPLETE_IN_ZSH, "zsh", str(script), *lines]
+    ended = subprocess.run(command, capture_output=True, cwd=tmp_path, timeout=60, check=True)
+    answers = ended.stdout.decode(errors="replace").split("===")[1:]
+    for expected, answer in zip(cases.values(), answers, strict=True):
+        check(re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", " ", answer).split(), expected, [])
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -163,33 +163,43 @@ def _bash() -> str:
 _ZSH: Final = """\
 #compdef shelld
 _shelld() {
-    local -a commands options own
-    commands=(
+    # The arrays `commands` and `options` belong to zsh, and other completions read them.
+    local -a shelld_commands shelld_options own
+    shelld_commands=(
 %(commands)s
     )
-    options=(
+    shelld_options=(
 %(options)s
     )
     own=(
 %(run)s
     )
     if ((CURRENT == 2)) && [[ $words[2] != -* ]]; then
-        _describe command commands
+        _describe command shelld_commands
         return
     fi
     case $words[2] in
         run)
-            if ((${words[(I)--]} && ${words[(I)--]} < CURRENT)); then
-                words=("${(@)words[${words[(I)--]} + 1, -1]}")
-                CURRENT=${#words}
+            if ((${words[(i)--]} < CURRENT)); then
+                ((CURRENT -= ${words[(i)--]}))
+                shift ${words[(i)--]} words
                 _normal
             else
-                _arguments -A '-*' $own $options
+                # `_arguments` takes the first word for the name of a program.
+                shift words
+                ((CURRENT--))
+                _arguments -A '-*' $own $shelld_options '(-)1:command: _command_names -e' \
+                    '*::arguments: _normal'
             fi
+            ;;
+        shell)
+            shift words
+            ((CURRENT--))
+            _arguments $shelld_options
             ;;
 %(words)s
         *)
-            _arguments $options
+            _arguments $shelld_options
             ;;
     esac
 }
@@ -226,7 +236,8 @@ def _zsh() -> str:
             for name, (_, purpose) in SUBCOMMANDS.items()
         ),
         "options": rows(_daemon_options()),
-        "run": rows(_run_options()),
+        # A flag that is listed twice is an error.
+        "run": rows([each for each in _run_options() if "--help" not in each.flags]),
         "words": "\n".join(words),
     }
 
