@@ -90,12 +90,21 @@ def test_bash_loads_the_script_by_eval(tmp_path: Path) -> None:
 @pytest.mark.skipif(shutil.which("fish") is None, reason="fish is not installed")
 def test_fish_completes(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     script = script_for("fish", tmp_path, capfd)
-    lines = [f"echo '==='; complete -C'shelld {' '.join(words)}'" for words, _, _ in CASES]
+    (tmp_path / "file").touch()
+    cases = [
+        *CASES,
+        (["--guard", ""], ["block"], ["file"]),
+        (["--grace", ""], [], ["file"]),
+        (["--guard-rules", ""], ["file"], []),
+    ]
+    lines = [f"echo '==='; complete -C'shelld {' '.join(words)}'" for words, _, _ in cases]
     environment = {**os.environ, "HOME": str(tmp_path)}
     command = ["fish", "--no-config", "-c", f"source {script}; {'; '.join(lines)}"]
-    ended = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    ended = subprocess.run(
+        command, capture_output=True, text=True, check=True, env=environment, cwd=tmp_path
+    )
     answers = ended.stdout.split("===\n")[1:]
-    for (_, expected, others), answer in zip(CASES, answers, strict=True):
+    for (_, expected, others), answer in zip(cases, answers, strict=True):
         check([line.partition("\t")[0] for line in answer.splitlines()], expected, others)
 
 

@@ -271,8 +271,11 @@ def _fish_option(option: _Option) -> str:
     words = [
         f"-s {flag[1:]}" if not flag.startswith("--") else f"-l {flag[2:]}" for flag in option.flags
     ]
-    if option.value != "none":
+    if option.value in ("file", "directory"):
         words.append("-r")
+    elif option.value != "none":
+        # With -r alone, fish would offer files as well.
+        words.append("-x")
     if option.value == "choice":
         words.append(f"-a {_fish_text(' '.join(option.choices))}")
     elif option.value == "file":
