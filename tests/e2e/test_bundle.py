@@ -168,6 +168,17 @@ def test_bundle_goes_to_stdout_alone(bundle: Path, tmp_path: Path, is_pipe: bool
     assert link.is_symlink()
 
 
+def test_bundle_for_stdout_goes_into_a_deleted_file(bundle: Path, tmp_path: Path) -> None:
+    path = tmp_path / "deleted"
+    command = [sys.executable, "-m", "shelld", "bundle", "-o", "/dev/stdout"]
+    with path.open("w+b") as file:
+        path.unlink()
+        subprocess.run(command, stdout=file, check=True, cwd=tmp_path)
+        file.seek(0)
+        assert file.read() == bundle.read_bytes()
+    assert [*tmp_path.iterdir()] == []
+
+
 # -- bootstraps ---------------------------------------------------------------------------------
 
 

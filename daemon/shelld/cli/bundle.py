@@ -33,13 +33,17 @@ def bundle(arguments: Sequence[str]) -> int:
     file: str = parser.parse_args(arguments).file
     try:
         data = make_bundle().data
-        is_shown = not _is_stdout(file)
-        write_file(Path(file), data, 0o755)
+        if is_stdout := _is_stdout(file):
+            # Do not replace the file. It may be deleted, or have other content before the bundle.
+            with open(1, "wb", closefd=False) as stdout:
+                stdout.write(data)
+        else:
+            write_file(Path(file), data, 0o755)
     except BundleError as error:
         return refuse(f"cannot make the bundle: {error}")
     except OSError as error:
         return refuse(f"cannot write the bundle: {error.strerror}")
-    return show(file, 0) if is_shown else 0
+    return 0 if is_stdout else show(file, 0)
 
 
 def _is_stdout(file: str) -> bool:
