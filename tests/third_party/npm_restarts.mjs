@@ -88,4 +88,19 @@ found.attached = [kept, (await second.bash("echo $PWD $x")).stdout];
 await second.killShell(id);
 await second.close();
 
+// The second daemon of this client never answers. An aborted call does not wait for it.
+const silence = 'mkdir "$0" 2>/dev/null && exec "$@"; exec sleep 300';
+const silent = new Client({
+  command: ["sh", "-c", silence, `${folder}/begun`, ...command],
+  restart: true,
+  startTimeout: 20_000,
+});
+await die(silent);
+const stop = new AbortController();
+const { signal } = stop;
+const waiting = [failure(silent.bash("true", { signal })), failure(silent.stream("true", { signal }).next())];
+stop.abort();
+found.aborted = (await Promise.all(waiting)).map(({ kind }) => kind);
+await silent.close();
+
 console.log(JSON.stringify(found));

@@ -197,6 +197,7 @@ def test_directories_outlive_a_daemon_and_shells_outlive_a_client(
         "withoutRestart": ["TypeError", "TypeError"],
         "forgotten": True,
         "attached": [True, "/usr 1\n"],
+        "aborted": ["cancelled", "cancelled"],
     }
 
 

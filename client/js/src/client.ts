@@ -10,6 +10,7 @@ import { Job } from "./job.js";
 import { copyOf } from "./json.js";
 import { Memory } from "./memory.js";
 import { backgroundResult } from "./results.js";
+import { throwIfAborted, unlessAborted } from "./signals.js";
 import { Stream } from "./stream.js";
 import type {
   BashOutputResult,
@@ -76,9 +77,11 @@ export class Client implements AsyncDisposable {
   ): Promise<Methods[M]["result"]> {
     // The caller may change its params before the answer comes, or before a later restart.
     const given = this.#options.restart ? copyOf(params) : params;
+    // An aborted call must not wait for another daemon, and must not start one.
+    throwIfAborted(signal);
     const ready = this.#ready();
     // If no restart is necessary, the request is sent before this method returns.
-    const connection = ready instanceof Connection ? ready : await ready;
+    const connection = ready instanceof Connection ? ready : await unlessAborted(ready, signal);
     return connection.request(method, given, { signal, note: this.#noteOf(method, given) });
   }
 

@@ -38,3 +38,18 @@ export function onAbort(signal: AbortSignal, run: () => void): () => void {
     if (!waiting.functions.size) signal.removeEventListener("abort", waiting.listener);
   };
 }
+
+/** Return what `promise` returns, or throw the error of a cancelled request once `signal` is aborted. */
+export async function unlessAborted<T>(promise: Promise<T>, signal?: AbortSignal): Promise<T> {
+  if (signal === undefined) return promise;
+  throwIfAborted(signal);
+  let revoke = () => {};
+  const aborted = new Promise<void>((resolve) => (revoke = onAbort(signal, resolve)));
+  try {
+    await Promise.race([promise, aborted]);
+    throwIfAborted(signal);
+    return await promise;
+  } finally {
+    revoke();
+  }
+}

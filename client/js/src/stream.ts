@@ -9,7 +9,7 @@ import { ShelldError } from "./errors.js";
 import { Events } from "./events.js";
 import { withoutGaps } from "./output.js";
 import { commandResult } from "./results.js";
-import { onAbort, throwIfAborted } from "./signals.js";
+import { onAbort, throwIfAborted, unlessAborted } from "./signals.js";
 import type { BackgroundResult, BashParams, BashResult, Methods, OutputEvent } from "./types.js";
 
 export class Stream implements AsyncIterableIterator<OutputEvent> {
@@ -72,7 +72,7 @@ export class Stream implements AsyncIterableIterator<OutputEvent> {
   ): Promise<BashResult | BackgroundResult> {
     try {
       throwIfAborted(signal);
-      const connection = await starting;
+      const connection = await unlessAborted(starting, this.#abort.signal);
       const given = { signal: this.#abort.signal, events: this.#events, note };
       // `params` has no `dry_run`, so the answer is about a command that was started.
       const answer = await connection.request("bash", params, given);
