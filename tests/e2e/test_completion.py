@@ -91,7 +91,7 @@ def test_bash_loads_the_script_by_eval(tmp_path: Path) -> None:
 def test_fish_completes(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     script = script_for("fish", tmp_path, capfd)
     (tmp_path / "file").touch()
-    cases = [
+    cases: list[tuple[list[str], list[str], list[str]]] = [
         *CASES,
         (["--guard", ""], ["block"], ["file"]),
         (["--grace", ""], [], ["file"]),

@@ -39,7 +39,7 @@ export function onAbort(signal: AbortSignal, run: () => void): () => void {
   };
 }
 
-/** Return what `promise` returns, or throw the error of a cancelled request once `signal` is aborted. */
+/** Return what `promise` returns, or throw the error of a cancelled request after an abort. */
 export async function unlessAborted<T>(promise: Promise<T>, signal?: AbortSignal): Promise<T> {
   if (signal === undefined) return promise;
   throwIfAborted(signal);
