@@ -1,4 +1,5 @@
-"""Reads the output that the events of a command skip, for `AsyncClient`.
+"""Reads the output that the events of a command skip, and the output from before the subscription,
+for `AsyncClient`.
 
 `gaps.py` has the same code without await, for `Client`. `make sync` makes it from this file.
 
@@ -21,8 +22,10 @@ from shelld_protocol.event_methods import Event, ExitEvent, OutputEvent
 T = TypeVar("T")
 StreamName: TypeAlias = Literal["stdout", "stderr"]
 
-# The maximum number of bytes of skipped output that one request reads.
+# The maximum number of bytes of output that one request reads.
 _GAP_BYTES: Final = 1024 * 1024
+# After these errors, the daemon no longer keeps the output, or the daemon ends or has ended.
+_LOST: Final = (ShellNotFound, ShuttingDown, DaemonExited)
 
 
 class AsyncRequest(Protocol):
@@ -57,8 +60,8 @@ class AsyncOutputReader:
     async def take(self, event: OutputEvent) -> None:
         await self._fill(event, event.stream, event.start)
         if event.start < self._ends[event.stream]:
-            # The event comes from a second subscription, which has begun at an earlier offset. So
-            # the reader already has a part of the event's output.
+            # The reader already has a part of the event's output, from `catch_up` or from an
+            # earlier subscription.
             await self._fill(event, event.stream, event.end)
             return
         self._ends[event.stream] = event.end
@@ -74,7 +77,7 @@ class AsyncOutputReader:
         options = {**offsets, "max_bytes": _GAP_BYTES, "strip_ansi": self._strip}
         try:
             read = await self._request(calls.bash_output(event.bash_id, options))
-        except (ShellNotFound, ShuttingDown, DaemonExited) as error:
+        except _LOST as error:
             if self._may_go_on(error):
                 raise
             return True
@@ -96,10 +99,9 @@ class AsyncOutputReader:
             call = calls.output_at(event.bash_id, stream, start, size, strip=self._strip)
             try:
                 part = calls.output_event(event, stream, await self._request(call))
-            except (ShellNotFound, ShuttingDown, DaemonExited) as error:
+            except _LOST as error:
                 if self._may_go_on(error):
                     raise
-                # The daemon no longer keeps the output, or the daemon ends or has ended.
                 part = calls.lost_output(event, stream, start, end)
             kept_from = part.start + part.dropped
             if part.dropped and part.end > end:

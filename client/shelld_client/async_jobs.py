@@ -18,6 +18,7 @@ from typing import Any, Final, Self, Unpack, overload
 
 from shelld_client import calls
 from shelld_client.async_gaps import AsyncOutputReader, AsyncRequest
+from shelld_client.async_mailbox import AsyncMailbox
 from shelld_client.async_ongoing import AsyncOngoing
 from shelld_client.async_streams import AsyncBegin, AsyncItems
 from shelld_client.call_options import KillOptions, ReadOptions, ScreenOptions, TypingOptions
@@ -88,9 +89,10 @@ class AsyncJob(AsyncItems[Event]):
         strip = call.params.get("strip_ansi")
         self._output = AsyncOutputReader(request, may_go_on, strip=strip)
         # The event that was received but not yet returned, because the skipped output before it
-        # must be read first; or the beginning of the subscription, before which output may have
-        # been written.
+        # must be read first.
         self._event: Event | None = None
+        # The beginning of the subscription, until the output before it was read.
+        self._beginning: Event | None = None
         # The params of the subscription, or None before it begins. `from_seq` is the number of the
         # last event that was received, so the same call continues the subscription after a lost
         # connection.
@@ -315,6 +317,11 @@ class AsyncJob(AsyncItems[Event]):
                 # Subscribe only when the iteration begins. Otherwise, events would pile up for a
                 # job over which nobody iterates.
                 self._listening = await self._listen()
+            if self._beginning is not None:
+                # A subscription sends only output that no plain read has returned.
+                if await self._output.catch_up(self._beginning):
+                    self._beginning = None
+                continue
             if self._event is None:
                 self._event = await self._receive(self._listening)
             if (event := self._event) is None:
@@ -322,11 +329,6 @@ class AsyncJob(AsyncItems[Event]):
             if isinstance(event, OutputEvent):
                 await self._output.take(event)
                 self._event = None
-                continue
-            if event.seq == 0:
-                # A subscription sends only output that no plain read has returned.
-                if await self._output.catch_up(event):
-                    self._event = None
                 continue
             if isinstance(event, ExitEvent):
                 await self._output.take_end(event)
@@ -350,10 +352,7 @@ class AsyncJob(AsyncItems[Event]):
         return await self._begin(calls.subscribe(self._subscribed))
 
     async def _receive(self, ongoing: AsyncOngoing) -> Event | None:
-        """Return the next event, or None if there is none yet.
-
-        The beginning of the subscription is an event with the number 0.
-        """
+        """Return the next event, or None if there is none yet."""
         item = await ongoing.next()
         if ongoing.can_be_continued(item.error if isinstance(item, End) else item):
             ongoing.leave_to_next()
@@ -365,6 +364,7 @@ class AsyncJob(AsyncItems[Event]):
             self._listening = None
             kept_after = calls.kept_after(item)
             if kept_after in (None, self._subscribed["from_seq"]):
+                # An error about the same number would come again for ever.
                 raise item
             # The daemon no longer keeps all events after the last one. The output can be read.
             self._subscribed["from_seq"] = kept_after
@@ -374,19 +374,21 @@ class AsyncJob(AsyncItems[Event]):
                 raise item.why
             return None
         if not isinstance(item, Event):
-            return None if self._subscribed["from_seq"] else calls.beginning(self._call, item)
+            if not self._subscribed["from_seq"]:
+                self._beginning = calls.beginning(self._call, item)
+            return None
         self._subscribed["from_seq"] = item.seq
         return item
 
     def _next_has_failed(self, error: BaseException) -> None:
-        ongoing, listening = self._ongoing, self._listening
-        if ongoing is None or not ongoing.may_lose_items or self._is_over:
+        listening = self._listening
+        if not AsyncMailbox.MAY_LOSE_ITEMS or self._is_over:
             return
         if listening is None and isinstance(error, ShellError):
             # Nobody was listening, so no event is lost.
             return
         # An interrupt may have lost an event. A new subscription of this job gets this event again.
-        self._listening = self._event = self._subscribed = None
+        self._listening = self._event = self._beginning = self._subscribed = None
         if listening is not None:
             listening.end()
 

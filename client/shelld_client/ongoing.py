@@ -81,11 +81,6 @@ class Ongoing:
         self.abandon()
 
     @property
-    def may_lose_items(self) -> bool:
-        """Tells whether an interrupt of `next` may lose an item that has arrived."""
-        return self._mailbox.MAY_LOSE_ITEMS
-
-    @property
     def subscription(self) -> str:
         """The name of the subscription that this request owns, or "" if it owns none."""
         return self._subscription

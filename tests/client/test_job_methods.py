@@ -96,9 +96,9 @@ async def test_timeout_that_is_no_number_is_refused(
     spawn: Spawn, timeout: Any, error: type[Exception]
 ) -> None:
     async with spawn() as shell, shell.start("exec sleep 300") as job:
-        with pytest.raises(error, match="must be (a|real) number"):
+        with pytest.raises(error, match=r"must be (a|real) number"):
             await job.wait(timeout)
-        with pytest.raises(error, match="must be (a|real) number"):
+        with pytest.raises(error, match=r"must be (a|real) number"):
             await job.wait_for("never", timeout=timeout)
 
 

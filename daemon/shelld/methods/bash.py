@@ -14,7 +14,6 @@ from functools import partial
 from typing import Final, TypeVar
 
 import anyio
-import anyio.lowlevel
 
 from shelld.audit import AuditRecord, timestamp
 from shelld.limits.members import LIMIT_REASONS
