@@ -318,10 +318,12 @@ class Server:
         if entry.settled:
             # The task has failed before it got here, and the request already has its answer.
             return
-        if entry.cancellation is not None and entry.request.method not in _STARTING_METHODS:
+        is_silent = entry.cancellation is Cancellation.SILENT
+        if is_silent and entry.request.method not in _STARTING_METHODS:
             # The cancellation came before this task began. Do not begin, because a method may do
-            # its work before it awaits anything. But let a repeated call of a command begin, so
-            # that the cancellation ends the command.
+            # its work before it awaits anything, and the client would never learn of a new
+            # subscription. But let a repeated call of a command begin, so that the cancellation
+            # ends the command.
             self._settle(entry, encode_error(entry.raw_id, cancelled()))
             return
         try:
