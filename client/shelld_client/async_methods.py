@@ -233,7 +233,8 @@ class AsyncMethods:
         Use the job with ``async with``. When the block is left, the job is killed.
         """
         call = calls.followed_bash(command, {**options, "run_in_background": True}, None)
-        return AsyncJob(self._begin, self._request, self._finish, self._may_go_on, call)
+        noted = self._noted(call)
+        return AsyncJob(self._begin, self._request, self._finish, self._may_go_on, noted)
 
     async def kill_shell(self, shell_id: str, **options: Unpack[KillOptions]) -> KillShellResult:
         """Kill a shell and every process it started."""

@@ -381,7 +381,10 @@ class AsyncClient(SpawnedClient, AsyncMethods):
         return calls.with_time_left(call, time.monotonic() - begun_at)
 
     def _noted(self, call: Call[T]) -> Call[T]:
-        return call._replace(note=partial(self._memory.note, call)) if self._restarts else call
+        if not self._restarts:
+            return call
+        call = self._memory.with_target(call)
+        return call._replace(note=partial(self._memory.note, call))
 
     def _may_go_on(self, error: ShellError) -> bool:
         return self._reconnect is not None and may_go_on(error)

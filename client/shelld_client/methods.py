@@ -231,7 +231,8 @@ class Methods:
         Use the job with ``with``. When the block is left, the job is killed.
         """
         call = calls.followed_bash(command, {**options, "run_in_background": True}, None)
-        return Job(self._begin, self._request, self._finish, self._may_go_on, call)
+        noted = self._noted(call)
+        return Job(self._begin, self._request, self._finish, self._may_go_on, noted)
 
     def kill_shell(self, shell_id: str, **options: Unpack[KillOptions]) -> KillShellResult:
         """Kill a shell and every process it started."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -18,6 +18,8 @@ from shelld_client.calls import AnyBashResult, Call
 from shelld_client.errors import DaemonExited
 from shelld_client.results import decode_or_none
 from shelld_protocol.structs import DEFAULT_SESSION
+
+T = TypeVar("T")
 
 
 class _Ended(msgspec.Struct, rename={"session_cwd": "sessionCwd"}):
@@ -38,13 +40,33 @@ class Restart(NamedTuple):
     directories: Mapping[str, str]
 
 
+# The methods about a session that take the session's target.
+_ABOUT_SESSIONS: Final = frozenset({"bash", "close_session", "configure_session", "get_session"})
+
+
 class Memory:
-    """Holds the targets, the settings of sessions, and the directories that results reported."""
+    """Holds the targets, the settings of sessions, and where sessions are: their targets, and the
+    directories that results reported.
+    """
 
     def __init__(self) -> None:
         # The configuring calls by kind and name. A target comes before the sessions at this target.
         self._configured: dict[tuple[str, str], Call[Any]] = {}
         self._directories: dict[str, str] = {}
+        # The targets of the sessions that a command has begun there.
+        self._targets: dict[str, str] = {}
+
+    def with_target(self, call: Call[T]) -> Call[T]:
+        """Return the call with the target of its session, if the call names none.
+
+        A new daemon does not know the target of a session that a command has begun. Without the
+        target, the session's next command would run at this daemon.
+        """
+        target = self._targets.get(call.params.get("session") or "")
+        if target is None or call.method not in _ABOUT_SESSIONS:
+            return call
+        named = call.params.get("target")
+        return call._replace(params={**call.params, "target": named or target})
 
     def note(self, call: Call[Any], result: bytes) -> None:
         """Record what a call and its result say about the configuration and the directories.
@@ -66,12 +88,18 @@ class Memory:
         elif call.method == "close_session":
             self._configured.pop(("session", params["session"]), None)
             self._directories.pop(params["session"], None)
+            self._targets.pop(params["session"], None)
         elif call.method == "bash":
             ended = decode_or_none(_Ended, result)
             # An id without a colon names a shell of this daemon. With a colon, the shell and its
             # directory are at a target.
-            if ended is not None and ended.session_cwd and ":" not in ended.bash_id:
-                session: str = params.get("session", DEFAULT_SESSION)
+            if ended is None:
+                return
+            session: str | None = params.get("session", DEFAULT_SESSION)
+            target = ended.bash_id.rpartition(":")[0]
+            if target and session not in (None, DEFAULT_SESSION):
+                self._targets[session] = target
+            elif not target and session is not None and ended.session_cwd:
                 self._directories[session] = ended.session_cwd
 
     def _forget_target(self, name: str) -> None:
@@ -84,6 +112,9 @@ class Memory:
             (kind, each): call
             for (kind, each), call in self._configured.items()
             if not is_gone(each if kind == "target" else call.params.get("target") or "")
+        }
+        self._targets = {
+            session: target for session, target in self._targets.items() if not is_gone(target)
         }
 
     @property

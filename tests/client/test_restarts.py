@@ -15,6 +15,7 @@ import pytest
 from both_clients import ASYNC_ONLY
 from shelld_client import (
     AsyncClient,
+    BashOptions,
     BashResult,
     DaemonExited,
     InvalidParams,
@@ -166,6 +167,27 @@ async def test_session_stays_at_its_target_if_a_later_configuration_names_none()
         await has_failed(shell)
         result = await shell.bash("ulimit -n", session="there")
         assert (result.bash_id.partition(":")[0], result.stdout) == ("box", "77\n")
+
+
+@pytest.mark.parametrize("way", ["bash", "start", "stream"])
+async def test_session_that_a_command_has_begun_at_a_target_stays_there(way: str) -> None:
+    async with AsyncClient.spawn(restart=True) as shell:
+        await shell.add_target("box", [sys.executable, "-P", "-m", "shelld"])
+        place: BashOptions = {"session": "there", "target": "box"}
+        if way == "start":
+            async with shell.start("true", **place) as job:
+                await job.wait()
+        elif way == "stream":
+            async with shell.stream("true", **place) as stream:
+                assert [item async for item in stream]
+        else:
+            await shell.bash("true", **place)
+        kill(shell)
+        await has_failed(shell)
+        assert (await shell.bash("true", session="there")).bash_id.startswith("box:")
+        await shell.close_session("there")
+        # Another session may have the same name.
+        assert ":" not in (await shell.bash("true", session="there")).bash_id
 
 
 async def test_targets_behind_a_removed_target_do_not_prevent_a_restart() -> None:

@@ -28,6 +28,7 @@ await keeping.call("close_session", { session: "closed" });
 await keeping.bash('cd "$D"', { session: "deleted", env: { D: deleted } });
 await keeping.call("add_target", { name: "far", argv: command });
 await keeping.bash("cd /tmp", { session: "at target", target: "far" });
+await (await keeping.start("true", { session: "started at target", target: "far" })).wait();
 rmdirSync(deleted);
 const slow = keeping.stream("cd /", { session: "busy" });
 const quick = keeping.bash("sleep 0.2; cd /usr", { session: "busy" });
@@ -37,6 +38,10 @@ Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1500);
 await Promise.all([slow.result, quick]);
 await die(keeping);
 found.directory = (await keeping.bash("pwd")).stdout;
+found.places = [];
+for (const session of ["at target", "started at target"]) {
+  found.places.push((await keeping.bash("true", { session })).bash_id.split(":")[0]);
+}
 found.restarts = restarts;
 await keeping.close();
 

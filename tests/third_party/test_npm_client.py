@@ -189,6 +189,7 @@ def test_directories_outlive_a_daemon_and_shells_outlive_a_client(
         found = _found_by(RESTARTS_SCRIPT, package, str(folder), *DAEMON_COMMAND, env=user.env)
     assert found == {
         "directory": "/usr\n",
+        "places": ["far", "far"],
         "restarts": [
             ["DaemonExited", {"main": "/usr", "streamed": odd, "busy": "/usr"}],
             ["DaemonExited", {}],

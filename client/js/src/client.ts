@@ -76,7 +76,9 @@ export class Client implements AsyncDisposable {
     { signal }: { signal?: AbortSignal | undefined } = {},
   ): Promise<Methods[M]["result"]> {
     // The caller may change its params before the answer comes, or before a later restart.
-    const given = this.#options.restart ? copyOf(params) : params;
+    const given = this.#options.restart
+      ? this.#memory.withTarget(method, copyOf(params))
+      : params;
     // An aborted call must not wait for another daemon, and must not start one.
     throwIfAborted(signal);
     const ready = this.#ready();
@@ -98,7 +100,7 @@ export class Client implements AsyncDisposable {
   stream(command: string, options: BashOptions & { signal?: AbortSignal } = {}): Stream {
     const { signal, ...params } = options;
     const notify: BashParams["notify"] = ["output", "exit"];
-    const given = { ...params, command, notify };
+    const given = this.#memory.withTarget("bash", { ...params, command, notify });
     return new Stream(this.#whenReady(), given, this.#noteOf("bash", given), signal);
   }
 
@@ -117,8 +119,10 @@ export class Client implements AsyncDisposable {
   /** Run a command in the background. */
   async start(command: string, options: BashOptions = {}): Promise<Job> {
     const connection = await this.#ready();
-    const params = { ...options, command, run_in_background: true };
-    const started = backgroundResult(await connection.request("bash", params));
+    const wanted = { ...options, command, run_in_background: true };
+    const params = this.#memory.withTarget("bash", wanted);
+    const note = this.#noteOf("bash", params);
+    const started = backgroundResult(await connection.request("bash", params, { note }));
     const strip = options.strip_ansi === undefined ? {} : { strip_ansi: options.strip_ansi };
     return new Job(connection, started, strip, options.session === undefined ? "main" : options.session);
   }

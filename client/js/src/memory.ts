@@ -1,6 +1,6 @@
 /**
  * Remembers what the next daemon must know after a daemon has died: the configuration of each target
- * and session, and the last known directory of each session.
+ * and session, and where sessions are: their targets, and their last known directories.
  */
 
 import type { BashParams, Methods } from "./types.js";
@@ -8,10 +8,28 @@ import type { BashParams, Methods } from "./types.js";
 type Configuring = "add_target" | "configure_session";
 export type Configuration = { [M in Configuring]: { method: M; params: Methods[M]["params"] } }[Configuring];
 
+// The methods about a session that take the session's target.
+const ABOUT_SESSIONS = new Set(["bash", "close_session", "configure_session", "get_session"]);
+
 export class Memory {
   #targets = new Map<string, Methods["add_target"]["params"]>();
   #sessions = new Map<string, Methods["configure_session"]["params"]>();
   #directories = new Map<string, string>();
+  // The targets of the sessions that a command has begun there.
+  #places = new Map<string, string>();
+
+  /**
+   * Return the params of a call with the target of its session, if they name none.
+   *
+   * A new daemon does not know the target of a session that a command has begun. Without the target,
+   * the session's next command would run at this daemon.
+   */
+  withTarget<M extends keyof Methods>(method: M, params: Methods[M]["params"]): Methods[M]["params"] {
+    const { session, target } = Object(params) as { session?: string | null; target?: string | null };
+    const place = this.#places.get(session ?? "");
+    if (place === undefined || target != null || !ABOUT_SESSIONS.has(method)) return params;
+    return { ...Object(params), target: place };
+  }
 
   /**
    * Record a call that has succeeded. Call this in the order in which the results arrive, because a
@@ -36,11 +54,15 @@ export class Memory {
       const { session } = call.params as Methods["close_session"]["params"];
       this.#sessions.delete(session);
       this.#directories.delete(session);
+      this.#places.delete(session);
     } else if (call.method === "bash") {
       const { session } = call.params as BashParams;
       const { bash_id: id, sessionCwd } = Object(result) as { bash_id?: unknown; sessionCwd?: unknown };
       // A colon in the id means that the shell and its directory are at a target.
-      if (typeof sessionCwd === "string" && sessionCwd && !String(id).includes(":")) {
+      const colon = String(id).lastIndexOf(":");
+      if (colon >= 0) {
+        if (session != null && session !== "main") this.#places.set(session, String(id).slice(0, colon));
+      } else if (typeof sessionCwd === "string" && sessionCwd) {
         this.#directories.set(session ?? "main", sessionCwd);
       }
     } else if (call.method === "remove_target") {
@@ -50,6 +72,9 @@ export class Memory {
       for (const each of this.#targets.keys()) if (isThere(each)) this.#targets.delete(each);
       for (const [session, { target }] of this.#sessions) {
         if (isThere(target ?? "")) this.#sessions.delete(session);
+      }
+      for (const [session, target] of this.#places) {
+        if (isThere(target)) this.#places.delete(session);
       }
     }
   }
