@@ -80,13 +80,6 @@ class AsyncMethods:
         """
         raise NotImplementedError
 
-    def _noted(self, call: Call[T]) -> Call[T]:
-        """Return the call.
-
-        A client that restarts daemons overrides this method to remember the result.
-        """
-        return call
-
     def _may_go_on(self, error: ShellError) -> bool:
         """Return whether a later call may reach the same daemon after `error`.
 
@@ -225,7 +218,7 @@ class AsyncMethods:
         the command is killed.
         """
         call = calls.followed_bash(command, options, ["output", "exit"])
-        return AsyncOutputStream(self._begin, self._request, self._may_go_on, self._noted(call))
+        return AsyncOutputStream(self._begin, self._request, self._may_go_on, call)
 
     def start(self, command: str, **options: Unpack[BashOptions]) -> AsyncJob:
         """Run a command in the background.
@@ -233,8 +226,7 @@ class AsyncMethods:
         Use the job with ``async with``. When the block is left, the job is killed.
         """
         call = calls.followed_bash(command, {**options, "run_in_background": True}, None)
-        noted = self._noted(call)
-        return AsyncJob(self._begin, self._request, self._finish, self._may_go_on, noted)
+        return AsyncJob(self._begin, self._request, self._finish, self._may_go_on, call)
 
     async def kill_shell(self, shell_id: str, **options: Unpack[KillOptions]) -> KillShellResult:
         """Kill a shell and every process it started."""

@@ -92,14 +92,15 @@ class Call(NamedTuple, Generic[T]):
     """Holds one call.
 
     `decode` raises `ProtocolError` if the result does not match the method. `note` is called with
-    the result when it arrives. The caller may take the result much later. `note` must not raise.
+    the result or the error when it arrives. The caller may take it much later. `note` must not
+    raise.
     `losses` counts the connections that were lost under a call that nobody waits for.
     """
 
     method: str
     params: dict[str, Any]
     decode: Callable[[bytes], T]
-    note: Callable[[bytes], None] | None = None
+    note: Callable[[bytes | ShellError], None] | None = None
     losses: int = 0
 
 

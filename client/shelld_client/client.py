@@ -12,7 +12,6 @@ import logging
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from os import PathLike
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
@@ -59,13 +58,13 @@ class _Pending:
 
     __slots__ = ("_note", "answer", "answered")
 
-    def __init__(self, note: Callable[[bytes], None] | None) -> None:
+    def __init__(self, note: Callable[[bytes | ShellError], None] | None) -> None:
         self._note = note
         self.answered = anyio.Event()
         self.answer: bytes | ShellError = b""
 
     def put(self, answer: bytes | ShellError) -> None:
-        if self._note is not None and isinstance(answer, bytes):
+        if self._note is not None:
             self._note(answer)
         self.answer = answer
         self.answered.set()
@@ -381,10 +380,7 @@ class AsyncClient(SpawnedClient, AsyncMethods):
         return calls.with_time_left(call, time.monotonic() - begun_at)
 
     def _noted(self, call: Call[T]) -> Call[T]:
-        if not self._restarts:
-            return call
-        call = self._memory.with_target(call)
-        return call._replace(note=partial(self._memory.note, call))
+        return self._memory.noted(call) if self._restarts else call
 
     def _may_go_on(self, error: ShellError) -> bool:
         return self._reconnect is not None and may_go_on(error)
@@ -445,7 +441,7 @@ class AsyncClient(SpawnedClient, AsyncMethods):
             self._connection,
             transport.send,
             AsyncMailbox(),
-            call,
+            self._noted(call),
             check=self._raise_if_unusable,
             check_taker=self._check_taker,
             send_later=None if self._reconnect is None else self._send_later,

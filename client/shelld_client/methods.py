@@ -80,13 +80,6 @@ class Methods:
         """
         raise NotImplementedError
 
-    def _noted(self, call: Call[T]) -> Call[T]:
-        """Return the call.
-
-        A client that restarts daemons overrides this method to remember the result.
-        """
-        return call
-
     def _may_go_on(self, error: ShellError) -> bool:
         """Return whether a later call may reach the same daemon after `error`.
 
@@ -223,7 +216,7 @@ class Methods:
         the command is killed.
         """
         call = calls.followed_bash(command, options, ["output", "exit"])
-        return OutputStream(self._begin, self._request, self._may_go_on, self._noted(call))
+        return OutputStream(self._begin, self._request, self._may_go_on, call)
 
     def start(self, command: str, **options: Unpack[BashOptions]) -> Job:
         """Run a command in the background.
@@ -231,8 +224,7 @@ class Methods:
         Use the job with ``with``. When the block is left, the job is killed.
         """
         call = calls.followed_bash(command, {**options, "run_in_background": True}, None)
-        noted = self._noted(call)
-        return Job(self._begin, self._request, self._finish, self._may_go_on, noted)
+        return Job(self._begin, self._request, self._finish, self._may_go_on, call)
 
     def kill_shell(self, shell_id: str, **options: Unpack[KillOptions]) -> KillShellResult:
         """Kill a shell and every process it started."""

@@ -172,11 +172,11 @@ class Ongoing:
         If several requests have continued a subscription, the daemon sends the events to the
         request that it answered last.
         """
+        if self._call.note is not None:
+            self._call.note(answer)
         if isinstance(answer, ShellError):
             self._leave()
             return
-        if self._call.note is not None:
-            self._call.note(answer)
         if name := subscription_in(answer):
             self._subscription = name
             self._taken_from = self._connection.claim(name, self._id)

@@ -15,7 +15,14 @@ import msgspec
 
 from shelld_client import calls
 from shelld_client.calls import AnyBashResult, Call
-from shelld_client.errors import DaemonExited
+from shelld_client.errors import (
+    DaemonExited,
+    InvalidParams,
+    ResourceExhausted,
+    SessionNotFound,
+    ShellError,
+    TargetLost,
+)
 from shelld_client.results import decode_or_none
 from shelld_protocol.structs import DEFAULT_SESSION
 
@@ -42,6 +49,8 @@ class Restart(NamedTuple):
 
 # The methods about a session that take the session's target.
 _ABOUT_SESSIONS: Final = frozenset({"bash", "close_session", "configure_session", "get_session"})
+# Of these methods, the ones that begin a session.
+_BEGINNING: Final = frozenset({"bash", "configure_session"})
 
 
 class Memory:
@@ -53,26 +62,49 @@ class Memory:
         # The configuring calls by kind and name. A target comes before the sessions at this target.
         self._configured: dict[tuple[str, str], Call[Any]] = {}
         self._directories: dict[str, str] = {}
-        # The targets of the sessions that a command has begun there.
+        # The targets of the sessions that a call has begun there.
         self._targets: dict[str, str] = {}
 
-    def with_target(self, call: Call[T]) -> Call[T]:
-        """Return the call with the target of its session, if the call names none.
+    def noted(self, call: Call[T]) -> Call[T]:
+        """Return the call as it must be sent. When its answer arrives, this object records it.
 
-        A new daemon does not know the target of a session that a command has begun. Without the
-        target, the session's next command would run at this daemon.
+        If the call names no target, the returned call has the target of its session, because a new
+        daemon does not know this target. Without the target, the session's next command would run
+        at this daemon.
+
+        If the call begins a session at a target, record the target now, because the daemon does so,
+        too. The call may be cancelled, or its command may be killed, but the session stays there.
         """
-        target = self._targets.get(call.params.get("session") or "")
-        if target is None or call.method not in _ABOUT_SESSIONS:
-            return call
-        named = call.params.get("target")
-        return call._replace(params={**call.params, "target": named or target})
+        is_first = False
+        session, target = call.params.get("session"), call.params.get("target")
+        if call.method in _ABOUT_SESSIONS and isinstance(session, str):
+            known = self._targets.get(session)
+            if known is not None and target is None:
+                call = call._replace(params={**call.params, "target": known})
+            elif known is None and isinstance(target, str) and _begins(call):
+                self._targets[session] = target
+                is_first = True
 
-    def note(self, call: Call[Any], result: bytes) -> None:
+        def note(answer: bytes | ShellError) -> None:
+            if isinstance(answer, ShellError):
+                self._note_error(call, answer, is_first=is_first)
+            else:
+                self._note(call, answer)
+
+        return call._replace(note=note)
+
+    def _note_error(self, call: Call[Any], error: ShellError, *, is_first: bool) -> None:
+        is_refused = isinstance(error, InvalidParams | ResourceExhausted)
+        is_unsent = isinstance(error, TargetLost) and not error.maybe_started
+        is_unknown = call.method == "close_session" and isinstance(error, SessionNotFound)
+        if is_unknown or (is_first and (is_refused or is_unsent)):
+            self._targets.pop(call.params["session"], None)
+
+    def _note(self, call: Call[Any], result: bytes) -> None:
         """Record what a call and its result say about the configuration and the directories.
 
-        Call this in the order in which the results arrive, because a later command may have changed
-        the directory again.
+        The results must come in the order in which they arrive, because a later command may have
+        changed the directory again.
         """
         params = call.params
         if call.method == "add_target":
@@ -97,7 +129,7 @@ class Memory:
                 return
             session: str | None = params.get("session", DEFAULT_SESSION)
             target = ended.bash_id.rpartition(":")[0]
-            if target and session not in (None, DEFAULT_SESSION):
+            if target and session is not None and _begins(call):
                 self._targets[session] = target
             elif not target and session is not None and ended.session_cwd:
                 self._directories[session] = ended.session_cwd
@@ -125,6 +157,14 @@ class Memory:
     @property
     def directories(self) -> Mapping[str, str]:
         return dict(self._directories)
+
+
+def _begins(call: Call[Any]) -> bool:
+    """Return whether a call to a target begins its session, if it has one and it is new."""
+    params = call.params
+    starts_nothing = params.get("dry_run") or params.get("key_must_exist")
+    is_default = params.get("session", DEFAULT_SESSION) == DEFAULT_SESSION
+    return call.method in _BEGINNING and not is_default and not starts_nothing
 
 
 def enter(session: str, directory: str) -> Call[AnyBashResult]:

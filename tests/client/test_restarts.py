@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,15 @@ from shelld_client import (
     AsyncClient,
     BashOptions,
     BashResult,
+    CommandTimedOut,
     DaemonExited,
     InvalidParams,
     OutputEvent,
     Restart,
+    SessionNotFound,
     ShellNotFound,
     SpawnFailed,
+    TargetLost,
 )
 from shelld_protocol import EnvironmentRules, ResourceLimits
 from support import is_alive, wait_for
@@ -188,6 +192,81 @@ async def test_session_that_a_command_has_begun_at_a_target_stays_there(way: str
         await shell.close_session("there")
         # Another session may have the same name.
         assert ":" not in (await shell.bash("true", session="there")).bash_id
+
+
+@pytest.mark.parametrize("way", ["cancelled", "killed at its timeout", "stream", "not started"])
+async def test_session_stays_at_the_target_of_a_first_command_that_has_failed(way: str) -> None:
+    async with AsyncClient.spawn(restart=True) as shell:
+        await shell.add_target("box", [sys.executable, "-P", "-m", "shelld"])
+        if way == "cancelled":
+
+            async def begin() -> None:
+                await shell.bash("sleep 300", session="there", target="box")
+
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(begin)
+                await wait_for_session(shell, "there", target="box")
+                tasks.cancel_scope.cancel()
+        elif way == "killed at its timeout":
+            with pytest.raises(CommandTimedOut):
+                await shell.bash("sleep 300", timeout=1_000, session="there", target="box")
+        elif way == "stream":
+            with pytest.raises(CommandTimedOut):
+                async with shell.stream(
+                    "sleep 300", timeout=1_000, session="there", target="box"
+                ) as stream:
+                    assert [item async for item in stream] == []
+        else:
+            with pytest.raises(SpawnFailed):
+                await shell.bash("true", cwd="/no/such/directory", session="there", target="box")
+        kill(shell)
+        await has_failed(shell)
+        assert (await shell.bash("true", session="there")).bash_id.startswith("box:")
+
+
+async def wait_for_session(shell: AsyncClient, session: str, *, target: str) -> None:
+    """Wait until a session has begun at a target."""
+    with anyio.fail_after(60):
+        while True:
+            with suppress(SessionNotFound):
+                await shell.get_session(session, target=target)
+                return
+            await anyio.sleep(0.01)
+
+
+async def test_call_that_begins_no_session_at_a_target_leaves_the_session_here() -> None:
+    async with AsyncClient.spawn(restart=True) as shell:
+        await shell.add_target("box", [sys.executable, "-P", "-m", "shelld"])
+        await shell.add_target("nowhere", ["false"])
+        with pytest.raises(InvalidParams):
+            await shell.bash("true", session="one", target="unknown")
+        with pytest.raises(TargetLost):
+            await shell.bash("true", session="two", target="nowhere")
+        await shell.bash("true", session="three", target="box", dry_run=True)
+        await shell.bash("true", target="box", idempotency_key="key")
+        await shell.bash(
+            "true", session="four", target="box", idempotency_key="key", key_must_exist=True
+        )
+        for session in ("one", "two", "three", "four"):
+            assert ":" not in (await shell.bash("true", session=session)).bash_id
+
+
+async def test_session_that_its_target_does_not_know_any_more_may_begin_elsewhere() -> None:
+    async with AsyncClient.spawn(restart=True) as shell:
+        await shell.add_target("box", [sys.executable, "-P", "-m", "shelld"])
+        await shell.bash("true", session="there", target="box")
+        kill(shell)
+        await has_failed(shell)
+        with pytest.raises(SessionNotFound):
+            await shell.close_session("there")
+        assert ":" not in (await shell.bash("true", session="there")).bash_id
+
+
+async def test_session_of_another_type_is_refused_by_the_daemon() -> None:
+    wrong: Any = ["there"]
+    async with AsyncClient.spawn(restart=True) as shell:
+        with pytest.raises(InvalidParams):
+            await shell.bash("true", session=wrong)
 
 
 async def test_targets_behind_a_removed_target_do_not_prevent_a_restart() -> None:
