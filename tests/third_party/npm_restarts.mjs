@@ -45,6 +45,30 @@ for (const session of ["at target", "started at target"]) {
 found.restarts = restarts;
 await keeping.close();
 
+// A session stays at the target of a first command that has failed, but not if nothing was begun.
+const placed = new Client({ command, restart: true });
+await placed.call("add_target", { name: "far", argv: command });
+await placed.call("add_target", { name: "nowhere", argv: ["false"] });
+const far = (session) => ({ session, target: "far" });
+found.failures = [];
+const note = async (promise) => found.failures.push((await failure(promise)).kind);
+await note(placed.bash("sleep 300", { ...far("timed out"), timeout: 1000 }));
+await note(placed.stream("sleep 300", { ...far("streamed"), timeout: 1000 }).result);
+await note(placed.start("true", { ...far("started"), cwd: "/no/such/directory" }));
+await note(placed.bash("true", { session: "unknown", target: "unknown" }));
+await note(placed.bash("true", { session: "unsent", target: "nowhere" }));
+await note(placed.bash("true", { ...far("aborted"), signal: AbortSignal.abort() }));
+await placed.call("bash", { command: "true", ...far("dry"), dry_run: true });
+await placed.bash("true", far("closed"));
+await die(placed);
+await note(placed.call("close_session", { session: "closed" }));
+found.failedPlaces = {};
+for (const session of ["timed out", "streamed", "started", "unknown", "unsent", "aborted", "dry", "closed"]) {
+  const { bash_id: id } = await placed.bash("true", { session });
+  found.failedPlaces[session] = id.replace(/shell_.*/, "");
+}
+await placed.close();
+
 const configured = new Client({ command, restart: true });
 for (const name of ["far", "far:inner", "near"]) {
   await configured.call("add_target", { name, argv: command });

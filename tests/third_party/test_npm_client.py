@@ -190,6 +190,14 @@ def test_directories_outlive_a_daemon_and_shells_outlive_a_client(
     assert found == {
         "directory": "/usr\n",
         "places": ["far", "far"],
+        "failures": [
+            *("timeout", "timeout", "spawn_failed", "invalid_params", "target_lost"),
+            *("cancelled", "session_not_found"),
+        ],
+        "failedPlaces": {
+            **dict.fromkeys(("timed out", "streamed", "started"), "far:"),
+            **dict.fromkeys(("unknown", "unsent", "aborted", "dry", "closed"), ""),
+        },
         "restarts": [
             ["DaemonExited", {"main": "/usr", "streamed": odd, "busy": "/usr"}],
             ["DaemonExited", {}],

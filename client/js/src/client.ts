@@ -3,7 +3,7 @@
  * daemon.
  */
 
-import { Connection, type ConnectionOptions } from "./connection.js";
+import { Connection, type ConnectionOptions, type Note } from "./connection.js";
 import type { DaemonExited } from "./errors.js";
 import { Events } from "./events.js";
 import { Job } from "./job.js";
@@ -168,13 +168,12 @@ export class Client implements AsyncDisposable {
     return this.close();
   }
 
-  /** Return a function that remembers the result of a call. Return undefined without `restart`. */
+  /** Return what remembers a call and its answer. Return undefined without `restart`. */
   #noteOf<M extends keyof Methods>(
     method: M,
     given: Methods[M]["params"],
-  ): ((result: Methods[M]["result"]) => void) | undefined {
-    if (!this.#options.restart) return undefined;
-    return (result) => this.#memory.note(method, given, result);
+  ): Note<Methods[M]["result"]> | undefined {
+    return this.#options.restart ? this.#memory.noteOf(method, given) : undefined;
   }
 
   async #whenReady(): Promise<Connection> {

@@ -31,8 +31,14 @@ export interface ConnectionOptions {
 export interface RequestOptions<Result> {
   signal?: AbortSignal | undefined;
   events?: Events;
-  /** Called with the result when it arrives, before anything that arrives later is handled. */
-  note?: ((result: Result) => void) | undefined;
+  note?: Note<Result> | undefined;
+}
+
+/** Learns what becomes of a request, before anything that arrives later is handled. */
+export interface Note<Result> {
+  sent(): void;
+  result(result: Result): void;
+  error(error: unknown): void;
 }
 
 interface Pending {
@@ -162,7 +168,7 @@ export class Connection {
       this.#pending.set(id, {
         size: frame.length,
         resolve: (result) => {
-          note?.(result as Methods[M]["result"]);
+          note?.result(result as Methods[M]["result"]);
           // Register the reader now, because the events may come in the same read as the answer.
           const name = subscriptionIn(result);
           if (name !== null) this.#begin(id, name, events);
@@ -176,12 +182,14 @@ export class Connection {
           resolve(result as Methods[M]["result"]);
         },
         reject: (error) => {
+          note?.error(error);
           settle();
           reject(error);
         },
       });
       if (events !== undefined) this.#listeners.set(id, events);
       this.#child.stdin?.write(frame);
+      note?.sent();
     });
   }
 

@@ -3,6 +3,8 @@
  * and session, and where sessions are: their targets, and their last known directories.
  */
 
+import type { Note } from "./connection.js";
+import { ShelldError } from "./errors.js";
 import type { BashParams, Methods } from "./types.js";
 
 type Configuring = "add_target" | "configure_session";
@@ -10,12 +12,16 @@ export type Configuration = { [M in Configuring]: { method: M; params: Methods[M
 
 // The methods about a session that take the session's target.
 const ABOUT_SESSIONS = new Set(["bash", "close_session", "configure_session", "get_session"]);
+// Of these methods, the ones that begin a session.
+const BEGINNING = new Set(["bash", "configure_session"]);
+// The kinds of errors after which a first call has begun no session.
+const REFUSED: readonly (string | null)[] = ["invalid_params", "resource_exhausted"];
 
 export class Memory {
   #targets = new Map<string, Methods["add_target"]["params"]>();
   #sessions = new Map<string, Methods["configure_session"]["params"]>();
   #directories = new Map<string, string>();
-  // The targets of the sessions that a command has begun there.
+  // The targets of the sessions that a call has begun there.
   #places = new Map<string, string>();
 
   /**
@@ -32,10 +38,42 @@ export class Memory {
   }
 
   /**
-   * Record a call that has succeeded. Call this in the order in which the results arrive, because a
-   * later command may have changed the directory again. Never throws, whatever the peer sends.
+   * Return what records a call and its answer.
+   *
+   * A call that begins a session at a target is recorded when it is sent, because the daemon does so,
+   * too. The call may be cancelled, or its command may be killed, but the session stays there.
    */
-  note<M extends keyof Methods>(
+  noteOf<M extends keyof Methods>(
+    method: M,
+    params: Methods[M]["params"],
+  ): Note<Methods[M]["result"]> {
+    const { session, target } = Object(params) as { session?: unknown; target?: unknown };
+    let isFirst = false;
+    return {
+      sent: () => {
+        if (typeof session !== "string" || typeof target !== "string") return;
+        isFirst = begins(method, params) && !this.#places.has(session);
+        if (isFirst) this.#places.set(session, target);
+      },
+      result: (result) => this.#note(method, params, result),
+      error: (error) => {
+        if (typeof session !== "string" || !(error instanceof ShelldError)) return;
+        const { kind, data } = error;
+        const isUnsent = kind === "target_lost" && !data.maybeStarted;
+        const isUnknown = method === "close_session" && kind === "session_not_found";
+        if (isUnknown || (isFirst && (isUnsent || REFUSED.includes(kind)))) {
+          this.#places.delete(session);
+        }
+      },
+    };
+  }
+
+  /**
+   * Record a call that has succeeded. The results must come in the order in which they arrive,
+   * because a later command may have changed the directory again. Never throws, whatever the peer
+   * sends.
+   */
+  #note<M extends keyof Methods>(
     method: M,
     given: Methods[M]["params"],
     result: Methods[M]["result"],
@@ -61,7 +99,9 @@ export class Memory {
       // A colon in the id means that the shell and its directory are at a target.
       const colon = String(id).lastIndexOf(":");
       if (colon >= 0) {
-        if (session != null && session !== "main") this.#places.set(session, String(id).slice(0, colon));
+        if (session != null && begins("bash", call.params)) {
+          this.#places.set(session, String(id).slice(0, colon));
+        }
       } else if (typeof sessionCwd === "string" && sessionCwd) {
         this.#directories.set(session ?? "main", sessionCwd);
       }
@@ -94,4 +134,10 @@ export class Memory {
   get directories(): ReadonlyMap<string, string> {
     return new Map(this.#directories);
   }
+}
+
+/** Tell whether a call to a target begins its session, if it has one and it is new. */
+function begins(method: keyof Methods, params: unknown): boolean {
+  const { session = "main", dry_run: dry, key_must_exist: found } = Object(params) as Partial<BashParams>;
+  return BEGINNING.has(method) && session !== "main" && !dry && !found;
 }

@@ -4,7 +4,7 @@
  * If the caller leaves the iteration, the command ends, unless it has moved to the background.
  */
 
-import type { Connection } from "./connection.js";
+import type { Connection, Note } from "./connection.js";
 import { ShelldError } from "./errors.js";
 import { Events } from "./events.js";
 import { withoutGaps } from "./output.js";
@@ -23,11 +23,11 @@ export class Stream implements AsyncIterableIterator<OutputEvent> {
   #isLeft = false;
   #items: AsyncGenerator<OutputEvent, undefined>;
 
-  /** `note` is called with the result when it arrives. */
+  /** `note` learns what becomes of the request. */
   constructor(
     connection: Promise<Connection>,
     params: BashParams,
-    note: ((result: Methods["bash"]["result"]) => void) | undefined,
+    note: Note<Methods["bash"]["result"]> | undefined,
     signal?: AbortSignal,
   ) {
     this.#events = new Events(() => {
@@ -67,7 +67,7 @@ export class Stream implements AsyncIterableIterator<OutputEvent> {
   async #run(
     starting: Promise<Connection>,
     params: BashParams,
-    note: ((result: Methods["bash"]["result"]) => void) | undefined,
+    note: Note<Methods["bash"]["result"]> | undefined,
     signal: AbortSignal | undefined,
   ): Promise<BashResult | BackgroundResult> {
     try {
