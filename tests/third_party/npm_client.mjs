@@ -54,6 +54,16 @@ for await (const event of readBefore) {
 found.readBefore = yielded.sort();
 await readBefore.kill();
 
+// Endless stdout does not hold back stderr.
+const busy = await shell.start("echo log >&2; exec yes");
+await shell.call("bash_output", { bash_id: busy.id, wait: 60_000, until: "match", pattern: "^y" });
+for await (const event of busy) {
+  if (event.stream !== "stderr") continue;
+  found.heldBack = event.text;
+  break;
+}
+await busy.kill();
+
 const killed = await shell.start("setsid sleep 300 & echo $!; wait");
 found.pid = Number((await killed.output(10_000)).stdout);
 found.kill = [(await killed.kill()).survivors.length, (await killed.wait()).status];

@@ -87,6 +87,7 @@ def test_compiled_client_drives_a_daemon(package: Path) -> None:
         "ready": "ready\n",
         "events": True,
         "readBefore": ["main log\n", "main ready\n"],
+        "heldBack": "log\n",
         "wait": ["got it\n", 4, False],
         "kill": [0, "killed"],
         "subscribed": True,

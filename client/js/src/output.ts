@@ -35,13 +35,25 @@ export async function* withoutGaps(
   const ends = { stdout: 0, stderr: 0 };
 
   async function* catchUp(head: Head) {
-    for (const stream of ["stdout", "stderr"] as const) {
-      for (;;) {
+    // One read returns both streams. Otherwise, a command that writes to stdout all the time would
+    // hold back its stderr.
+    for (let more = true; more; ) {
+      const places = { stdout_offset: ends.stdout, stderr_offset: ends.stderr, max_bytes: GAP_BYTES };
+      let found: BashOutputResult;
+      try {
+        found = readResult(await read({ bash_id: head.bash_id, ...options, ...places }));
+      } catch (error) {
+        if (!isLost(error)) throw error;
+        return;
+      }
+      more = false;
+      for (const stream of ["stdout", "stderr"] as const) {
         const start = ends[stream];
-        const { text, range } = await part(head.bash_id, stream, start, GAP_BYTES);
-        if (range.end === start) break;
-        ends[stream] = range.end;
-        yield outputOf(head, { stream, text, start, end: range.end, dropped: range.dropped });
+        const { end, dropped } = stream === "stdout" ? found.stdoutRange : found.stderrRange;
+        if (end <= start) continue;
+        more = found.more;
+        ends[stream] = end;
+        yield outputOf(head, { stream, text: found[stream], start, end, dropped });
       }
     }
   }
@@ -67,7 +79,7 @@ export async function* withoutGaps(
         ? { text: found.stdout, range: found.stdoutRange }
         : { text: found.stderr, range: found.stderrRange };
     } catch (error) {
-      if (!(error instanceof ShelldError && LOST.includes(error.kind))) throw error;
+      if (!isLost(error)) throw error;
       return { text: "", range: { start, end: start, dropped: 0 } };
     }
   }
@@ -94,6 +106,10 @@ export async function* withoutGaps(
     }
     yield event;
   }
+}
+
+function isLost(error: unknown): boolean {
+  return error instanceof ShelldError && LOST.includes(error.kind);
 }
 
 function outputOf(
