@@ -1,6 +1,6 @@
 // What the npm client keeps when a daemon dies or the client ends; prints what it finds as JSON.
 
-import { mkdirSync, rmdirSync } from "node:fs";
+import { mkdirSync, readFileSync, rmdirSync } from "node:fs";
 import { pathToFileURL } from "node:url";
 
 const [program, folder, ...command] = process.argv.slice(2);
@@ -131,5 +131,13 @@ const waiting = [failure(silent.bash("true", { signal })), failure(silent.stream
 stop.abort();
 found.aborted = (await Promise.all(waiting)).map(({ kind }) => kind);
 await silent.close();
+
+// A stream that was aborted already starts no daemon.
+const counted = ["sh", "-c", 'echo start >> "$0"; exec "$@"', `${folder}/starts`, ...command];
+const counting = new Client({ command: counted, restart: true });
+await die(counting);
+await failure(counting.stream("true", { signal: AbortSignal.abort() }).result);
+await counting.close();
+found.starts = readFileSync(`${folder}/starts`, "utf8");
 
 console.log(JSON.stringify(found));

@@ -208,6 +208,7 @@ def test_directories_outlive_a_daemon_and_shells_outlive_a_client(
         "forgotten": True,
         "attached": [True, "/usr 1\n"],
         "aborted": ["cancelled", "cancelled"],
+        "starts": "start\n",
     }
 
 

@@ -101,7 +101,7 @@ export class Client implements AsyncDisposable {
     const { signal, ...params } = options;
     const notify: BashParams["notify"] = ["output", "exit"];
     const given = this.#memory.withTarget("bash", { ...params, command, notify });
-    return new Stream(this.#whenReady(), given, this.#noteOf("bash", given), signal);
+    return new Stream(this.#whenReady(signal), given, this.#noteOf("bash", given), signal);
   }
 
   /**
@@ -176,7 +176,8 @@ export class Client implements AsyncDisposable {
     return this.#options.restart ? this.#memory.noteOf(method, given) : undefined;
   }
 
-  async #whenReady(): Promise<Connection> {
+  async #whenReady(signal: AbortSignal | undefined): Promise<Connection> {
+    throwIfAborted(signal);
     return this.#ready();
   }
 
