@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 from pathlib import Path
 
 import pytest
 
 from support import Gate, Json, RawDaemon, is_alive, raw_daemon, wait_for
+
+# The method that cancels a request without an answer, and its param.
+SILENT_CANCEL = ("notifications/cancelled", "requestId")
 
 
 def counting(tmp_path: Path, rest: str = "") -> str:
@@ -179,6 +183,44 @@ def test_cancelled_repeat_leaves_the_command_to_another_repeat(
     daemon.notify("$/cancelRequest", {"id": other})
     assert daemon.answer(other)["error"]["code"] == -32800
     assert not is_alive(shell["pid"])
+
+
+def test_cancelled_repeat_kills_a_command_before_its_long_input_is_decoded(
+    daemon: RawDaemon,
+) -> None:
+    params = {"command": "sleep 300", "idempotency_key": "long", "run_in_background": True}
+    pid = daemon.call("bash", params)["pid"]
+    text = base64.b64encode(bytes(3_000_000)).decode()
+    params = {**params, "run_in_background": False, "stdin_base64": text}
+    again = daemon.request("bash", params)
+    daemon.notify("$/cancelRequest", {"id": again})
+    assert daemon.answer(again)["error"]["code"] == -32800
+    assert not is_alive(pid)
+
+
+@pytest.mark.parametrize("cancel", [("$/cancelRequest", "id"), SILENT_CANCEL])
+def test_cancelled_repeat_kills_a_command_although_the_repeat_waits_for_its_turn(
+    tmp_path: Path, cancel: tuple[str, str]
+) -> None:
+    with raw_daemon("--max-in-flight", "1") as daemon:
+        params = {"command": "sleep 300", "idempotency_key": "put off"}
+        shell = daemon.call("bash", {**params, "run_in_background": True})
+        gate = Gate(tmp_path / "gate")
+        busy = daemon.request("bash", {"command": gate.wait, "session": None})
+        method, member = cancel
+        again = daemon.request("bash", params)
+        # A request that would have been the first for its key starts nothing.
+        other_params = {"command": counting(tmp_path), "idempotency_key": "new", "session": None}
+        other = daemon.request("bash", other_params)
+        for each in (other, again):
+            daemon.notify(method, {member: each})
+        if cancel != SILENT_CANCEL:
+            for each in (other, again):
+                assert daemon.answer(each)["error"]["code"] == -32800
+        wait_for(lambda: not is_alive(shell["pid"]))
+        gate.open()
+        assert daemon.answer(busy)["result"]["exitCode"] == 0
+        assert starts(tmp_path) == 0
 
 
 @pytest.mark.parametrize("options", [{}, {"run_in_background": True}, {"session": None}])

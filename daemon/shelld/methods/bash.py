@@ -57,11 +57,9 @@ async def bash(
     context: RequestContext, params: BashParams
 ) -> BashResult | BackgroundResult | DryRunResult:
     check_is_here(params.target)
-    params = await with_text_stdin(params)
     if params.dry_run:
-        return await dry_run(context, params)
-    make_answer = partial(result_of, context, params)
-    start = partial(run_for_answer, context, params, make_answer)
+        return await dry_run(context, await with_text_stdin(params))
+    start = partial(_start, context, params)
     if params.idempotency_key is None:
         if params.key_must_exist:
             raise invalid_params("key_must_exist needs an idempotency_key", "key_must_exist")
@@ -75,6 +73,14 @@ async def bash(
         again=partial(_answer_again, context, params),
         key_must_exist=params.key_must_exist,
     )
+
+
+async def _start(context: RequestContext, params: BashParams) -> BashResult | BackgroundResult:
+    """Start a command, and answer its request."""
+    # Do not decode the input of a repeated request, because that request does not use it, and a
+    # cancellation during the decoding would not end the command.
+    params = await with_text_stdin(params)
+    return await run_for_answer(context, params, partial(result_of, context, params))
 
 
 async def run_for_answer(

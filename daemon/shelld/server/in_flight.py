@@ -166,6 +166,10 @@ class RequestTable:
         self._waiting_bytes -= size
         return entry
 
+    def take_out_of_turn(self, entry: InFlight) -> None:
+        """Let a waiting request run now, even if too many others run."""
+        self._waiting_bytes -= self._waiting.pop(entry)
+
     def start_no_more(self) -> None:
         """Start no waiting request any more. The waiting requests stay in the table."""
         self._waiting.clear()

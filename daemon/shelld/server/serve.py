@@ -305,12 +305,16 @@ class Server:
         self._is_starting = True
         try:
             while (entry := self._requests.next_to_start()) is not None:
-                try:
-                    entry.worker = self._workers.start(entry)
-                except Exception as error:
-                    self._fail(entry, error)
+                self._start(entry)
         finally:
             self._is_starting = False
+
+    def _start(self, entry: InFlight) -> None:
+        """Start a request that has waited."""
+        try:
+            entry.worker = self._workers.start(entry)
+        except Exception as error:
+            self._fail(entry, error)
 
     # -- answering --------------------------------------------------------------------------
 
@@ -394,6 +398,12 @@ class Server:
             entry.cancellation = cancellation
             entry.context.end()
             entry.stop()
+            if self._requests.is_waiting(entry) and _may_repeat(entry.request):
+                # Begin out of turn, so that the cancellation ends the command. If the request is
+                # the first one for its key, the cancellation arrives before the command starts.
+                self._requests.take_out_of_turn(entry)
+                self._start(entry)
+                entry.stop()
             if self._requests.is_waiting(entry):
                 answer = cancelled(entry.context.error_data)
                 self._settle(entry, encode_error(entry.raw_id, answer))
@@ -523,6 +533,11 @@ class Server:
                 self._settle(entry, answer(entry))
             except Exception as error:
                 self._fail(entry, error)
+
+
+def _may_repeat(request: Request) -> bool:
+    """Return whether a request may concern a command that an earlier request has started."""
+    return request.method == "bash" and b"idempotency_key" in request.params
 
 
 def _answer_to_dropped(entry: InFlight) -> bytes:
