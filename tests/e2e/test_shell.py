@@ -202,7 +202,15 @@ def test_end_of_the_daemon_is_reported() -> None:
         ("echo 'a", False),
         # Bash refuses this text, whatever text comes after it.
         ("echo )", True),
+        # Bash repeats this line in its message.
+        ("echo ) unexpected EOF", True),
+        ("echo ) x: line 1: unexpected EOF", True),
         ("ls |", False),
+        ("[[ -n a &&", False),
+        ("[[ -n a &&\n-n b ]]", True),
+        ("[[", False),
+        ("[[ -n a", False),
+        ("{ echo `", False),
     ],
 )
 def test_bash_decides_where_a_command_ends(command: str, is_complete: bool) -> None:

@@ -9,14 +9,20 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import subprocess
 import sys
 from typing import Any, Final, cast
 
 _CONTINUES: Final = "> "
-# The messages that bash prints if a script ends inside quotes, a compound command, or a
-# here-document.
-_UNFINISHED: Final = (b"unexpected EOF", b"unexpected end of file", b"delimited by end-of-file")
+# The messages that bash prints if a script ends inside quotes, `[[`, a compound command, or a
+# here-document. Bash also prints the line with the mistake, which may contain such a text. The
+# atomic group ends at the number of the line, so the pattern does not match within that line.
+_UNFINISHED: Final = re.compile(
+    rb"^(?>.*?: line \d+: )(?:unexpected EOF|unexpected token `EOF'|"
+    rb"syntax error: unexpected end of file|warning: here-document .* delimited by end-of-file)",
+    re.MULTILINE,
+)
 # How long to wait for `bash -n`, which takes milliseconds.
 _CHECK_S: Final = 10.0
 
@@ -84,4 +90,4 @@ class Lines:
         except (OSError, subprocess.TimeoutExpired):
             # The check has failed. Run the command, so that the daemon reports what is wrong.
             return True
-        return not any(sign in checked.stderr for sign in _UNFINISHED)
+        return _UNFINISHED.search(checked.stderr) is None
