@@ -91,11 +91,16 @@ def test_bash_loads_the_script_by_eval(tmp_path: Path) -> None:
 def test_fish_completes(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     script = script_for("fish", tmp_path, capfd)
     (tmp_path / "file").touch()
+    (tmp_path / "folder").mkdir()
     cases: list[tuple[list[str], list[str], list[str]]] = [
         *CASES,
         (["--guard", ""], ["block"], ["file"]),
         (["--grace", ""], [], ["file"]),
         (["--guard-rules", ""], ["file"], []),
+        (["--spool-dir", ""], ["folder/"], ["file"]),
+        (["run", "--cwd", ""], ["folder/"], ["file"]),
+        (["run", "--", "cat", "help", ""], ["file"], ["doctor"]),
+        (["run", "--", "list", "-"], [], ["--json"]),
     ]
     lines = [f"echo '==='; complete -C'shelld {' '.join(words)}'" for words, _, _ in cases]
     environment = {**os.environ, "HOME": str(tmp_path)}

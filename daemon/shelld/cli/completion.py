@@ -244,6 +244,10 @@ def _zsh() -> str:
 
 # -- fish -------------------------------------------------------------------------------------
 
+# Whether the subcommand is one of the words that follow. `__fish_seen_subcommand_from` would also
+# find these words in the command of `shelld run`.
+_FISH_IS_ONE_OF: Final = "contains -- (commandline -opc)[2]"
+
 
 def _fish() -> str:
     lines = ["complete -c shelld -f"]
@@ -253,14 +257,14 @@ def _fish() -> str:
         )
     for name, words in WORDS.items():
         given = _fish_text(" ".join(word for word in words if word != "--"))
-        lines.append(f"complete -c shelld -n '__fish_seen_subcommand_from {name}' -a {given}")
-    others = _fish_text(f"not __fish_seen_subcommand_from {' '.join(WORDS)}")
+        lines.append(f"complete -c shelld -n '{_FISH_IS_ONE_OF} {name}' -a {given}")
+    others = _fish_text(f"not {_FISH_IS_ONE_OF} {' '.join(WORDS)}")
     lines += [f"complete -c shelld -n {others} {_fish_option(each)}" for each in _daemon_options()]
     lines += [
-        f"complete -c shelld -n '__fish_seen_subcommand_from run' {_fish_option(each)}"
+        f"complete -c shelld -n '{_FISH_IS_ONE_OF} run' {_fish_option(each)}"
         for each in _run_options()
     ]
-    behind = "__fish_seen_subcommand_from run; and contains -- -- (commandline -opc)"
+    behind = f"{_FISH_IS_ONE_OF} run; and contains -- -- (commandline -opc)"
     lines.append(
         f"complete -c shelld -n '{behind}' -F -a '(__fish_complete_subcommand --fcs-skip=2)'"
     )
@@ -271,7 +275,7 @@ def _fish_option(option: _Option) -> str:
     words = [
         f"-s {flag[1:]}" if not flag.startswith("--") else f"-l {flag[2:]}" for flag in option.flags
     ]
-    if option.value in ("file", "directory"):
+    if option.value == "file":
         words.append("-r")
     elif option.value != "none":
         # With -r alone, fish would offer files as well.
