@@ -80,6 +80,23 @@ def test_cache_is_never_in_the_working_directory(
     assert [*tmp_path.iterdir()] == []
 
 
+@pytest.mark.parametrize("kind", ["file", "link", "lost link"])
+def test_bundle_replaces_what_is_no_directory(tmp_path: Path, kind: str) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    target = cache / "target"
+    if kind == "file":
+        target.touch()
+    else:
+        target.symlink_to(tmp_path / ("elsewhere" if kind == "link" else "missing"))
+    unpack(io.BytesIO(small_bundle()), str(target))
+    assert (target / "module.py").is_file()
+    assert not target.is_symlink()
+    assert [*cache.iterdir()] == [target]
+    assert [*(tmp_path / "elsewhere").iterdir()] == []
+
+
 def test_bundle_can_be_unpacked_under_any_umask(tmp_path: Path) -> None:
     source, target = tmp_path / "bundle", tmp_path / "target"
     with zipfile.ZipFile(source, "w") as archive:

@@ -110,10 +110,13 @@ def unpack(source: str | IO[bytes], target: str) -> None:
         try:
             with zipfile.ZipFile(source) as archive:
                 archive.extractall(temporary)
-            if os.path.isdir(target) and not is_complete(target):
+            if os.path.lexists(target) and not is_complete(target):
                 old = tempfile.mkdtemp(prefix=".removing-", dir=os.path.dirname(target))
-                os.rename(target, old)
-                shutil.rmtree(old, ignore_errors=True)
+                try:
+                    # The target may be a file or a link.
+                    os.rename(target, os.path.join(old, "bundle"))
+                finally:
+                    shutil.rmtree(old, ignore_errors=True)
             os.rename(temporary, target)
         except BaseException:
             shutil.rmtree(temporary, ignore_errors=True)
