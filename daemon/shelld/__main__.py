@@ -64,7 +64,8 @@ def _main() -> int:
         is_lost = any(text in str(error) for text in _NO_MEMORY)
         if not (is_lost or isinstance(error, MemoryError)):
             raise
-    os.write(2, b"shelld: cannot start: there is no memory\n")
+    with contextlib.suppress(OSError):
+        os.write(2, b"shelld: cannot start: there is no memory\n")
     return 2
 
 
@@ -143,7 +144,9 @@ def _run(arguments: list[str]) -> int:
 
         if error.name != "shelld_client" or not is_bundled():
             raise
-        os.write(2, b"shelld: a bundle has no command %b: install shelld\n" % arguments[0].encode())
+        with contextlib.suppress(OSError):
+            name = arguments[0].encode()
+            os.write(2, b"shelld: a bundle has no command %b: install shelld\n" % name)
         return 2
     if program is not None:
         return program(arguments[1:])

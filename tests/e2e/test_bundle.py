@@ -72,6 +72,8 @@ def test_bundle_says_which_commands_it_lacks(bundle: Path, tmp_path: Path, name:
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     problem = f"a bundle has no command {name}: install shelld"
     assert (ended.returncode, ended.stderr) == (2, f"shelld: {problem}\n")
+    closed = ["sh", "-c", 'exec "$@" 2>&-', "sh", *command]
+    assert subprocess.run(closed, timeout=60, check=False).returncode == 2
 
 
 def test_bundle_starts_a_lasting_daemon(bundle: Path, tmp_path: Path) -> None:
