@@ -51,10 +51,11 @@ class Endings(Asker):
         if started is None:
             return
         shell = {"bash_id": started["bash_id"]}
-        until = {"until": "match", "pattern": "^red", "wait": 60_000}
-        while self.ask("bash_output", {**shell, **until}, is_match) is None:
-            # The fault has ended the wait, so the command may not have written everything yet.
-            pass
+        until = {"until": "match", "pattern": "^red", "wait": 50_000, "stdout_offset": 0}
+        if self.ask("bash_output", {**shell, **until}, is_match) is None:
+            # The fault may have ended the wait, so the command may not have written everything yet.
+            # If the disk has failed, this answer and all later ones say so.
+            self.ask("bash_output", {**shell, **until}, is_match)
         at = {**shell, "stdout_offset": BYTES - 6, "stderr_offset": 0, "max_bytes": 1_000}
         self.ask("bash_output", at, lambda result: result["stdout"] == "60000\nred\r\n")
         raw = {**at, "encoding": "base64"}

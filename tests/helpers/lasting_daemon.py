@@ -164,9 +164,13 @@ class LastingDaemon(RawDaemon):
 
     def close(self) -> None:
         self.vanish()
+        state = "gone"
         with contextlib.suppress(OSError, AssertionError):
-            connection, _ = self._say("stop")
+            connection, state = self._say("stop")
             connection.close()
+        if state == "gone":
+            # A daemon that can greet nobody cannot be told to stop.
+            self.process.terminate()
         super().close()
 
 
