@@ -145,8 +145,8 @@ def _run(arguments: list[str]) -> int:
         if error.name != "shelld_client" or not is_bundled():
             raise
         with contextlib.suppress(OSError):
-            name = arguments[0].encode()
-            os.write(2, b"shelld: a bundle has no command %b: install shelld\n" % name)
+            lacks = f"shelld: a bundle has no command {arguments[0]}: install shelld\n"
+            os.write(2, lacks.encode())
         return 2
     if program is not None:
         return program(arguments[1:])

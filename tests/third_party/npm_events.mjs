@@ -103,6 +103,7 @@ const lost = [failure(everything.next()), failure(iterated.next())];
 await shell.call("ping", {});
 process.kill(Number(fs.readFileSync(file, "utf8")), "SIGKILL");
 found.lost = (await Promise.all(lost)).map(({ kind }) => kind);
-fs.rmSync(file);
 await shell.close();
+// The client may have connected to the target again, so remove the file last.
+fs.rmSync(file);
 process.stdout.write(JSON.stringify(found));
