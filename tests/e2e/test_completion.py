@@ -144,12 +144,12 @@ COMPLETE_IN_ZSH = """
 zmodload zsh/zpty
 zpty shell zsh -f -i
 zpty -w shell 'autoload -U compinit; compinit -D -u; PROMPT=; unsetopt zle_bracketed_paste
-stty cols 200; LISTMAX=1000; bindkey "^D" list-choices; source '${(q)1}'; print -r BEG""IN'
+stty cols 200; LISTMAX=1000; list() { zle list-choices; zle -R; print -n EN""D > /dev/tty; }
+zle -N list; bindkey "^D" list; source '${(q)1}'; print -r BEG""IN'
 zpty -r -m shell shown '*BEGIN*'
-# The line editor writes the typed line again after the list.
 for line in "${@[2,-1]}"; do
     zpty -n -w shell "$line"$'\\x04'
-    zpty -r -m shell shown "*${line% }*${line% }*"
+    zpty -r -m shell shown '*END*'
     print -r -- "===$shown"
     zpty -n -w shell $'\\x15'
 done
