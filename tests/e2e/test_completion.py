@@ -145,10 +145,12 @@ zmodload zsh/zpty
 zpty shell zsh -f -i
 zpty -w shell 'autoload -U compinit; compinit -D -u; PROMPT=; unsetopt zle_bracketed_paste
 stty cols 200; LISTMAX=1000; list() { zle list-choices; zle -R; print -n EN""D > /dev/tty; }
-zle -N list; bindkey "^D" list; source '${(q)1}'; print -r BEG""IN'
+zle-line-init() { print -n BEG""IN > /dev/tty; }; zle -N zle-line-init
+zle -N list; bindkey "^E" list; source '${(q)1}
+# Before the line editor has begun, the terminal would handle keys such as Ctrl-U itself.
 zpty -r -m shell shown '*BEGIN*'
 for line in "${@[2,-1]}"; do
-    zpty -n -w shell "$line"$'\\x04'
+    zpty -n -w shell "$line"$'\\x05'
     zpty -r -m shell shown '*END*'
     print -r -- "===$shown"
     zpty -n -w shell $'\\x15'
