@@ -73,7 +73,8 @@ def test_a_fork_bomb_delays_nobody_and_is_killed(limited: Path, mechanism: str, 
             os.kill(int(status.partition("PPid:")[2].split()[0]), signal.SIGKILL)
             read = daemon.call("bash_output", {"bash_id": bash_id, "wait": 60_000, "until": "exit"})
             assert (read["status"], read["reason"]) == ("killed", "lost")
-            assert daemon.call("list_shells")["shells"][0]["leftover"] == []
+            # A process that was forked at the last moment may still be dying.
+            wait_for(lambda: not (limited / "cgroup.procs").read_text(), "an empty cgroup")
         else:
             daemon.end_input()
             assert daemon.wait() == 0
