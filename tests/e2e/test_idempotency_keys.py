@@ -209,13 +209,14 @@ def test_cancelled_repeat_kills_a_command_although_the_repeat_waits_for_its_turn
         busy = daemon.request("bash", {"command": gate.wait, "session": None})
         method, member = cancel
         again = daemon.request("bash", params)
-        # A request that would have been the first for its key starts nothing.
-        other_params = {"command": counting(tmp_path), "idempotency_key": "new", "session": None}
-        other = daemon.request("bash", other_params)
-        for each in (other, again):
+        # A request without a key, and the first request for its key, start nothing.
+        other_params = {"command": counting(tmp_path), "session": None}
+        keyless = daemon.request("bash", other_params)
+        first = daemon.request("bash", {**other_params, "idempotency_key": "new"})
+        for each in (keyless, first, again):
             daemon.notify(method, {member: each})
         if cancel != SILENT_CANCEL:
-            for each in (other, again):
+            for each in (keyless, first, again):
                 assert daemon.answer(each)["error"]["code"] == -32800
         wait_for(lambda: not is_alive(shell["pid"]))
         gate.open()

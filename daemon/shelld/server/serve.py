@@ -201,7 +201,7 @@ class Server:
         try:
             self._write(encode_error(self._id_of(event), answer))
         except MemoryError:
-            asyncio.get_running_loop().call_later(RETRY_S, self._refuse, event, answer)
+            _retry(partial(self._refuse, event, answer))
 
     def _kept_part(self, event: bytes | FrameError) -> bytes | FrameError:
         """Return what is left of a message. Call this before the next message is framed."""
@@ -256,8 +256,7 @@ class Server:
         try:
             deliver(None if raw_id is None else encode_error(raw_id, answer))
         except MemoryError:
-            loop = asyncio.get_running_loop()
-            loop.call_later(RETRY_S, self._fail_at_once, message, deliver, answer)
+            _retry(partial(self._fail_at_once, message, deliver, answer))
 
     def _begin(self, entry: InFlight) -> None:
         request = entry.request
@@ -366,7 +365,7 @@ class Server:
             try:
                 self._settle(entry, encode_error(entry.raw_id, answer))
             except MemoryError:
-                asyncio.get_running_loop().call_later(RETRY_S, self._fail, entry, answer)
+                _retry(partial(self._fail, entry, answer))
 
     def _settle(self, entry: InFlight, reply: bytes) -> None:
         """Deliver the answer to a request, unless the request is settled already."""
@@ -398,9 +397,9 @@ class Server:
             entry.cancellation = cancellation
             entry.context.end()
             entry.stop()
-            if self._requests.is_waiting(entry) and _may_repeat(entry.request):
-                # Begin out of turn, so that the cancellation ends the command. If the request is
-                # the first one for its key, the cancellation arrives before the command starts.
+            if self._requests.is_waiting(entry) and entry.request.method == "bash":
+                # Begin out of turn. If the request repeats a call whose command runs, the
+                # cancellation ends this command. Otherwise it arrives before a command starts.
                 self._requests.take_out_of_turn(entry)
                 self._start(entry)
                 entry.stop()
@@ -535,9 +534,12 @@ class Server:
                 self._fail(entry, error)
 
 
-def _may_repeat(request: Request) -> bool:
-    """Return whether a request may concern a command that an earlier request has started."""
-    return request.method == "bash" and b"idempotency_key" in request.params
+def _retry(attempt: Callable[[], None]) -> None:
+    """Call `attempt` when there may be memory again.
+
+    The server never cancels this. After the end of the server, an answer has no effect.
+    """
+    asyncio.get_running_loop().call_later(RETRY_S, attempt)
 
 
 def _answer_to_dropped(entry: InFlight) -> bytes:
