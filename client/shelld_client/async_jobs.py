@@ -30,6 +30,7 @@ from shelld_client.errors import (
     WaitTimedOut,
 )
 from shelld_client.mailbox import End
+from shelld_client.reconnects import Losses
 from shelld_protocol.event_methods import Event, EventName, ExitEvent, OutputEvent
 from shelld_protocol.input_methods import ResizeShellResult
 from shelld_protocol.screen_methods import ReadScreenResult
@@ -97,6 +98,10 @@ class AsyncJob(AsyncItems[Event]):
         # last event that was received, so the same call continues the subscription after a lost
         # connection.
         self._subscribed: dict[str, Any] | None = None
+        # Whether the daemon may send no event about some of the output: output from before the
+        # subscription, or from events that the daemon has not kept.
+        self._must_catch_up = True
+        self._losses = Losses()
         # The offsets in stdout and stderr from which `output` reads and `wait_for` searches.
         self._unread = (0, 0)
         self._unsearched = (0, 0)
@@ -349,14 +354,20 @@ class AsyncJob(AsyncItems[Event]):
             strip = self._call.params.get("strip_ansi")
             options = {"bash_id": self.id, "events": _EVENTS, "strip_ansi": strip}
             self._subscribed = dict(calls.repeatable(options))
-        return await self._begin(calls.subscribe(self._subscribed))
+        listening = await self._begin(calls.subscribe(self._subscribed))
+        self._losses.sent()
+        return listening
 
     async def _receive(self, ongoing: AsyncOngoing) -> Event | None:
         """Return the next event, or None if there is none yet."""
         item = await ongoing.next()
-        if ongoing.can_be_continued(item.error if isinstance(item, End) else item):
+        error = item.error if isinstance(item, End) else item
+        if ongoing.can_be_continued(error):
             ongoing.leave_to_next()
             self._listening = None
+            if not self._losses.may_repeat():
+                assert isinstance(error, ShellError)
+                raise error
             return None
         assert self._subscribed is not None
         if isinstance(item, ShellError):
@@ -368,15 +379,18 @@ class AsyncJob(AsyncItems[Event]):
                 raise item
             # The daemon no longer keeps all events after the last one. The output can be read.
             self._subscribed["from_seq"] = kept_after
+            self._must_catch_up = True
             return None
         if isinstance(item, End):
             if not self._is_over:
                 raise item.why
             return None
         if not isinstance(item, Event):
-            if not self._subscribed["from_seq"]:
+            if self._must_catch_up:
                 self._beginning = calls.beginning(self._call, item)
             return None
+        self._losses.received()
+        self._must_catch_up = False
         self._subscribed["from_seq"] = item.seq
         return item
 
@@ -389,6 +403,7 @@ class AsyncJob(AsyncItems[Event]):
             return
         # An interrupt may have lost an event. A new subscription of this job gets this event again.
         self._listening = self._event = self._beginning = self._subscribed = None
+        self._must_catch_up = True
         if listening is not None:
             listening.end()
 

@@ -18,7 +18,7 @@ from shelld_client import calls
 from shelld_client.async_gaps import AsyncOutputReader, AsyncRequest
 from shelld_client.async_ongoing import AsyncOngoing
 from shelld_client.calls import AnyBashResult, Call
-from shelld_client.errors import ShellError, TargetLost
+from shelld_client.errors import InvalidParams, ShellError, TargetLost
 from shelld_client.mailbox import End, Item
 from shelld_client.reconnects import Losses
 from shelld_protocol.event_methods import (
@@ -138,6 +138,9 @@ class AsyncEventStream(_Iteration[Event]):
 
     Inside the block, `subscription` is the name of the subscription, with which it can be
     continued, and `seq` is the number of the last event.
+
+    If so many events happen while the connection is lost that the daemon does not keep them all,
+    the iteration raises `InvalidParams` once. Iterate again for the events that are still kept.
     """
 
     _subscribed: SubscribeResult | None = None
@@ -149,6 +152,7 @@ class AsyncEventStream(_Iteration[Event]):
         # The number of the last event that this iteration has received. While the daemon sends
         # older events again, `seq` is higher.
         self._reached = 0
+        self._losses = Losses()
         # Which events to yield. None means that every event is wanted.
         self._wanted: Sequence[EventName] | None = options.get("events")
         self._params = params = dict(options)
@@ -201,12 +205,14 @@ class AsyncEventStream(_Iteration[Event]):
             try:
                 event = await self._ongoing.next_event()
             except ShellError as error:
-                if not self._ongoing.can_be_continued(error):
+                is_cut = self._ongoing.can_be_continued(error)
+                if not (is_cut and self._losses.may_repeat()):
                     raise
                 await self._continue()
                 continue
             if event is None:
                 break
+            self._losses.received()
             self.seq = self._reached = event.seq
             if self._is_last(event):
                 self._is_over = True
@@ -222,12 +228,15 @@ class AsyncEventStream(_Iteration[Event]):
         params = {"subscription": self.subscription, "from_seq": self._reached}
         call = calls.subscribe(params)
         ongoing = await self._begin(call)
+        self._losses.sent()
         try:
             result = call.decode(await ongoing.answer())
         except BaseException as error:
             # The next call of this method tries again to continue the subscription. If the
             # iteration ends before that, the subscription ends, too.
             ongoing.withdraw()
+            if isinstance(error, InvalidParams):
+                self._reached = calls.kept_after(error) or self._reached
             if not ongoing.can_be_continued(error):
                 raise
             return

@@ -23,6 +23,7 @@ from shelld_client.errors import (
 from shelld_client.gaps import OutputReader, Request
 from shelld_client.mailbox import End, Mailbox
 from shelld_client.ongoing import Ongoing
+from shelld_client.reconnects import Losses
 from shelld_client.streams import Begin, Items
 from shelld_protocol.event_methods import Event, EventName, ExitEvent, OutputEvent
 from shelld_protocol.input_methods import ResizeShellResult
@@ -91,6 +92,10 @@ class Job(Items[Event]):
         # last event that was received, so the same call continues the subscription after a lost
         # connection.
         self._subscribed: dict[str, Any] | None = None
+        # Whether the daemon may send no event about some of the output: output from before the
+        # subscription, or from events that the daemon has not kept.
+        self._must_catch_up = True
+        self._losses = Losses()
         # The offsets in stdout and stderr from which `output` reads and `wait_for` searches.
         self._unread = (0, 0)
         self._unsearched = (0, 0)
@@ -343,14 +348,20 @@ class Job(Items[Event]):
             strip = self._call.params.get("strip_ansi")
             options = {"bash_id": self.id, "events": _EVENTS, "strip_ansi": strip}
             self._subscribed = dict(calls.repeatable(options))
-        return self._begin(calls.subscribe(self._subscribed))
+        listening = self._begin(calls.subscribe(self._subscribed))
+        self._losses.sent()
+        return listening
 
     def _receive(self, ongoing: Ongoing) -> Event | None:
         """Return the next event, or None if there is none yet."""
         item = ongoing.next()
-        if ongoing.can_be_continued(item.error if isinstance(item, End) else item):
+        error = item.error if isinstance(item, End) else item
+        if ongoing.can_be_continued(error):
             ongoing.leave_to_next()
             self._listening = None
+            if not self._losses.may_repeat():
+                assert isinstance(error, ShellError)
+                raise error
             return None
         assert self._subscribed is not None
         if isinstance(item, ShellError):
@@ -362,15 +373,18 @@ class Job(Items[Event]):
                 raise item
             # The daemon no longer keeps all events after the last one. The output can be read.
             self._subscribed["from_seq"] = kept_after
+            self._must_catch_up = True
             return None
         if isinstance(item, End):
             if not self._is_over:
                 raise item.why
             return None
         if not isinstance(item, Event):
-            if not self._subscribed["from_seq"]:
+            if self._must_catch_up:
                 self._beginning = calls.beginning(self._call, item)
             return None
+        self._losses.received()
+        self._must_catch_up = False
         self._subscribed["from_seq"] = item.seq
         return item
 
@@ -383,6 +397,7 @@ class Job(Items[Event]):
             return
         # An interrupt may have lost an event. A new subscription of this job gets this event again.
         self._listening = self._event = self._beginning = self._subscribed = None
+        self._must_catch_up = True
         if listening is not None:
             listening.end()
 

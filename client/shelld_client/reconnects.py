@@ -95,7 +95,9 @@ class Reconnect:
 
 
 class Losses:
-    """Counts the connections in a row that were lost soon after a call was sent on them."""
+    """Counts the connections in a row that were lost soon after a call was sent on them, and before
+    the call has received anything new.
+    """
 
     def __init__(self) -> None:
         self._count = 0
@@ -104,6 +106,10 @@ class Losses:
     def sent(self) -> None:
         """Record that the call is sent now."""
         self._sent_at = time.monotonic()
+
+    def received(self) -> None:
+        """Record that the call has received something that no earlier call has received."""
+        self._count = 0
 
     def may_repeat(self) -> bool:
         """Record that the connection was lost. Return whether the call may be sent again."""

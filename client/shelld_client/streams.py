@@ -12,7 +12,7 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 
 from shelld_client import calls
 from shelld_client.calls import AnyBashResult, Call
-from shelld_client.errors import ShellError, TargetLost
+from shelld_client.errors import InvalidParams, ShellError, TargetLost
 from shelld_client.gaps import OutputReader, Request
 from shelld_client.mailbox import End, Item
 from shelld_client.ongoing import Ongoing
@@ -134,6 +134,9 @@ class EventStream(_Iteration[Event]):
 
     Inside the block, `subscription` is the name of the subscription, with which it can be
     continued, and `seq` is the number of the last event.
+
+    If so many events happen while the connection is lost that the daemon does not keep them all,
+    the iteration raises `InvalidParams` once. Iterate again for the events that are still kept.
     """
 
     _subscribed: SubscribeResult | None = None
@@ -145,6 +148,7 @@ class EventStream(_Iteration[Event]):
         # The number of the last event that this iteration has received. While the daemon sends
         # older events again, `seq` is higher.
         self._reached = 0
+        self._losses = Losses()
         # Which events to yield. None means that every event is wanted.
         self._wanted: Sequence[EventName] | None = options.get("events")
         self._params = params = dict(options)
@@ -197,12 +201,14 @@ class EventStream(_Iteration[Event]):
             try:
                 event = self._ongoing.next_event()
             except ShellError as error:
-                if not self._ongoing.can_be_continued(error):
+                is_cut = self._ongoing.can_be_continued(error)
+                if not (is_cut and self._losses.may_repeat()):
                     raise
                 self._continue()
                 continue
             if event is None:
                 break
+            self._losses.received()
             self.seq = self._reached = event.seq
             if self._is_last(event):
                 self._is_over = True
@@ -218,12 +224,15 @@ class EventStream(_Iteration[Event]):
         params = {"subscription": self.subscription, "from_seq": self._reached}
         call = calls.subscribe(params)
         ongoing = self._begin(call)
+        self._losses.sent()
         try:
             result = call.decode(ongoing.answer())
         except BaseException as error:
             # The next call of this method tries again to continue the subscription. If the
             # iteration ends before that, the subscription ends, too.
             ongoing.withdraw()
+            if isinstance(error, InvalidParams):
+                self._reached = calls.kept_after(error) or self._reached
             if not ongoing.can_be_continued(error):
                 raise
             return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shlex
 import signal
 import termios
 from array import array
@@ -18,7 +19,7 @@ import pytest
 from both_clients import Shell, client_of
 from lasting import Lasting
 from shelld_client import AsyncClient, ShellError
-from support import stopped
+from support import DAEMON_COMMAND, stopped
 
 # The kind of event loop makes a difference only where `AsyncClient` waits, so only the tests of
 # such waits have this mark.
@@ -109,6 +110,20 @@ async def cancel_lost_call(
                 await anyio.sleep(0.01)
             await begin_to_attach_again(shell)
             tasks.cancel_scope.cancel()
+
+
+def end_connections_at(monkeypatch: pytest.MonkeyPatch, pattern: str) -> None:
+    """Let each request that matches `pattern` end the connection of clients that attach to "work"
+    from now on. The daemon does not get these requests.
+    """
+    # sed reads the request, and then ends like a process that has no memory for it.
+    words = shlex.join([*DAEMON_COMMAND, "attach", "--name", "work", "--linger", "60"])
+    argv = ["bash", "-c", f"sed -Eu {shlex.quote(f'/{pattern}/Q')} | {words}"]
+
+    def attach_command(*_args: object, **_options: object) -> list[str]:
+        return argv
+
+    monkeypatch.setattr("shelld_client.spawned_client.attach_command", attach_command)
 
 
 def has_unread_input(pid: int) -> bool:

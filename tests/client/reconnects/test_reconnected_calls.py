@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shlex
 import signal
 import threading
 import time
@@ -24,6 +23,7 @@ from lost_connections import (
     Attached,
     begin_to_attach_again,
     cancel_lost_call,
+    end_connections_at,
     generation_of,
     has_lost_connection,
     has_unread_input,
@@ -43,7 +43,7 @@ from shelld_client import (
     calls,
 )
 from shelld_client.link import Link
-from support import DAEMON_COMMAND, Gate, is_alive, stopped, wait_for
+from support import Gate, is_alive, stopped, wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(method="thread")]
 
@@ -517,14 +517,7 @@ async def test_wait_of_a_job_does_not_begin_again_after_a_loss(
 async def test_call_that_ends_each_connection_raises(
     attached: Attached, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
-    # sed reads the request, and then ends like a process that has no memory for the call.
-    words = shlex.join([*DAEMON_COMMAND, "attach", "--name", "work", "--linger", "60"])
-    argv = ["bash", "-c", f"sed -u '/list_shells/Q; /echo deadly/Q' | {words}"]
-
-    def attach_command(*_args: object, **_options: object) -> list[str]:
-        return argv
-
-    monkeypatch.setattr("shelld_client.spawned_client.attach_command", attach_command)
+    end_connections_at(monkeypatch, "list_shells|echo deadly")
     async with attached() as shell:
         with pytest.raises(TargetLost), anyio.fail_after(60):
             if method == "list_shells":

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Mapping
 from contextlib import AsyncExitStack, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 
-from both_clients import Attach, Shell
+from both_clients import Attach, Shell, text_of
 from lasting import Lasting
 from lost_connections import (
     ON_ALL_LOOPS,
     OPEN_INPUT,
     Attached,
     cancel_lost_call,
+    end_connections_at,
     generation_of,
     has_lost_connection,
     has_subscription,
@@ -24,7 +27,15 @@ from lost_connections import (
     lose_connection,
     occupied,
 )
-from shelld_client import DaemonExited, ExitEvent, OutputEvent, PromptEvent, ShellError
+from shelld_client import (
+    DaemonExited,
+    ExitEvent,
+    InvalidParams,
+    OutputEvent,
+    PromptEvent,
+    ShellError,
+    TargetLost,
+)
 from shelld_client.async_ongoing import AsyncOngoing
 from shelld_client.mailbox import End
 from shelld_client.ongoing import Ongoing
@@ -561,3 +572,96 @@ async def test_repeated_stream_leaves_no_subscription_behind(
             last = await anext(stream)
             assert len({*names, last.subscription}) == 3
             assert not [name for name in names if await has_subscription(shell, name)]
+
+
+@pytest.fixture
+def forgetful(attach: Attach, user: Lasting, tmp_path: Path) -> Attached:
+    """Attach to a daemon that keeps only the last event of each subscription."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import shelld.events.subscription as module\nmodule.JOURNAL_EVENTS = 1\n"
+    )
+    env = {**user.env, "PYTHONPATH": str(tmp_path)}
+    return partial(attach, "work", env=env, reconnect=True)
+
+
+async def test_events_that_the_daemon_has_not_kept_raise_once(forgetful: Attached) -> None:
+    async with forgetful() as shell, shell.events(events=["exit"]) as events:
+        await shell.bash("exit 9")
+        assert (await anext(events)).exit_code == 9
+        lose_connection(shell)
+        await has_lost_connection(shell)
+        for code in range(5):
+            await shell.bash(f"exit {code}")
+        with pytest.raises(InvalidParams):
+            await anext(events)
+        assert (await anext(events)).exit_code == 4
+
+
+async def text_from(job: Any, end: str) -> str:
+    """Iterate over a job until its output ends with `end`, and return this output."""
+    events = list[Any]()
+    with anyio.fail_after(60):
+        while not text_of(events).endswith(end):
+            events.append(await anext(job))
+    return text_of(events)
+
+
+async def test_iteration_over_a_job_reads_output_whose_events_were_not_kept(
+    forgetful: Attached,
+) -> None:
+    async with forgetful() as shell, shell.start("cat", open_stdin=True) as job:
+        await job.write("0\n")
+        before = (await anext(job)).subscription
+        lose_connection(shell)
+        await has_lost_connection(shell)
+        async with shell.events(bash_id=job.id) as others:
+            for number in range(1, 10):
+                await job.write(f"{number}\n")
+                await anext(others)
+        with pytest.raises(InvalidParams):
+            async with shell.events(subscription=before, from_seq=1):
+                pass
+        assert await text_from(job, "9\n") == "".join(f"{number}\n" for number in range(1, 10))
+
+
+async def test_iteration_over_a_job_reads_earlier_output_although_its_first_events_are_gone(
+    forgetful: Attached, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repeatable = dict[str, Any]()
+
+    def with_known_key(options: Mapping[str, Any]) -> Mapping[str, Any]:
+        repeatable.update(options, idempotency_key="known")
+        return {**repeatable, "from_seq": 0}
+
+    monkeypatch.setattr("shelld_client.calls.repeatable", with_known_key)
+    command = "echo one; read -rp 'Name? ' name; sleep 300"
+    async with forgetful() as shell, shell.start(command, tty=True) as job:
+        options = {"bash_id": job.id, "events": ("output", "prompt", "exit")}
+        # The daemon has begun the subscription of the job, but the client does not know it.
+        async with shell.events(**options, idempotency_key="known") as lost:
+            while not isinstance(await anext(lost), PromptEvent):
+                pass
+            first = await anext(job)
+            assert isinstance(first, OutputEvent)
+            assert first.text.startswith("one\r\n")
+            assert {**options, "idempotency_key": "known"}.items() <= repeatable.items()
+
+
+@pytest.mark.parametrize("reader", ["events", "job"])
+async def test_iteration_whose_repeated_request_ends_each_connection_raises(
+    attached: Attached, monkeypatch: pytest.MonkeyPatch, reader: str
+) -> None:
+    end_connections_at(monkeypatch, '"method":"subscribe".*"from_seq":[1-9]')
+    async with attached() as shell, AsyncExitStack() as stack:
+        job = await stack.enter_async_context(shell.start("cat", open_stdin=True))
+        events = await stack.enter_async_context(shell.events(bash_id=job.id))
+        iteration, seq = job if reader == "job" else events, 0
+        while seq == 0:
+            # The first item of a job may be output from before the subscription.
+            await job.write("line\n")
+            seq = (await anext(iteration)).seq
+        lose_connection(shell)
+        await has_lost_connection(shell)
+        with pytest.raises(TargetLost), anyio.fail_after(60):
+            while True:
+                await anext(iteration)
