@@ -303,6 +303,15 @@ def test_session_that_could_not_start_at_a_target_is_free(hub: RawDaemon) -> Non
         hub.call("close_session", {"session": "s"})
 
 
+def test_session_that_its_target_does_not_have_is_free(hub: RawDaemon) -> None:
+    # The target refuses to start the command, so it never gets the session.
+    params = {"command": "true", "session": "s", "target": "box", "timeout": -1}
+    assert hub.fail("bash", params)["code"] == -32602
+    assert hub.fail("close_session", {"session": "s"})["code"] == 1007
+    assert hub.bash("true", session="s")["bash_id"].startswith("shell_")
+    hub.call("close_session", {"session": "s"})
+
+
 @pytest.mark.parametrize("options", [{"dry_run": True}, {"key_must_exist": True}])
 def test_session_of_a_request_that_starts_nothing_at_a_target_is_free(
     hub: RawDaemon, options: Json
@@ -355,6 +364,8 @@ def test_target_can_have_targets_of_its_own(hub: RawDaemon) -> None:
 def test_invalid_target_is_refused(hub: RawDaemon, params: Json, parameter: str) -> None:
     error = hub.fail("add_target", params)
     assert (error["code"], error["data"]["parameter"]) == (-32602, parameter)
+    if params["name"] == "unknown:x":
+        assert error["message"] == "Invalid value for name: there is no target unknown"
 
 
 @pytest.mark.parametrize(
@@ -408,6 +419,24 @@ def test_removed_target_ends_with_its_shells(hub: RawDaemon) -> None:
     # The daemon has also forgotten the sessions of the target.
     assert hub.bash("echo here", session="s")["stdout"] == "here\n"
     hub.call("close_session", {"session": "s"})
+
+
+def test_removed_target_answers_its_calls_in_flight(hub: RawDaemon) -> None:
+    with target(hub, "extra"):
+        background = hub.background("sleep 300", target="extra")
+        calls = [
+            hub.request("bash", {"command": "sleep 300", "target": "extra"}),
+            hub.request("bash_output", {"bash_id": background, "until": "exit", "wait": 60_000}),
+        ]
+        hub.bash("true", target="extra")
+    command, read = (hub.answer(call) for call in calls)
+    # The wait may end with the shell or with the target.
+    assert "result" in read or read["error"]["code"] == 1011
+    error = command["error"]
+    assert error["message"] == "Target extra is shutting down"
+    assert (error["code"], error["data"]["kind"]) == (1011, "target_lost")
+    assert (error["data"]["target"], error["data"]["maybeStarted"]) == ("extra", True)
+    assert error["data"]["bash_id"].startswith("extra:shell_")
 
 
 @pytest.mark.parametrize("how", ["end_input", "SIGTERM", "SIGKILL"])

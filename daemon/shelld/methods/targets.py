@@ -39,6 +39,7 @@ from shelld_protocol.target_methods import (
     ListTargetsResult,
     RemoveTargetParams,
     RemoveTargetResult,
+    is_target_name,
 )
 
 if TYPE_CHECKING:
@@ -65,6 +66,9 @@ _begun: Final = msgspec.json.Decoder(_Begun)
 
 
 async def add_target(context: RequestContext, params: AddTargetParams) -> AddTargetResult:
+    first, colon, _rest = params.name.partition(":")
+    if colon and is_target_name(first):
+        raise _unknown("name", first)
     context.daemon.targets.add(params.name, params.argv, bootstrap=params.bootstrap)
     return AddTargetResult(params.name)
 
@@ -226,7 +230,8 @@ async def _pass_on(context: RequestContext, method: str, target: Target, members
                 # The target's error may name survivors.
                 context.error_data = call.error.data
     except Exception as error:
-        if is_assigned and session is not None and _started_nothing(error):
+        is_free = _started_nothing(error) if is_assigned else _found_nothing(method, error)
+        if is_free and session is not None:
             daemon.targets.forget_session(session)
         raise
     if method == "close_session" and session is not None:
@@ -295,3 +300,9 @@ def _starts_nothing(members: Members) -> bool:
 
 def _started_nothing(error: Exception) -> bool:
     return not isinstance(error, RpcError) or was_not_started(error)
+
+
+def _found_nothing(method: str, error: Exception) -> bool:
+    """Return whether a request to close a session did not find the session."""
+    is_unknown = isinstance(error, RpcError) and error.kind is ErrorKind.SESSION_NOT_FOUND
+    return method == "close_session" and is_unknown

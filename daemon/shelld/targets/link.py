@@ -41,6 +41,8 @@ from shelld.targets.process import TargetProcess
 from shelld.targets.subscribers import Subscribers
 from shelld_protocol.encoding import encode
 from shelld_protocol.errors import (
+    ErrorKind,
+    PassedOnError,
     RpcError,
     message_too_large,
     resource_exhausted,
@@ -456,10 +458,19 @@ class Link:
         if call is None or call.done.is_set():
             return
         if bytes(message.error):
-            call.finish(error=named_error(self._target, bytes(message.error)))
+            call.finish(error=self._named_error(bytes(message.error)))
         else:
             call.finish(bytes(message.result))
         self._has_answered = True
+
+    def _named_error(self, error: bytes) -> PassedOnError:
+        named = named_error(self._target, error)
+        if named.kind is not ErrorKind.SHUTTING_DOWN:
+            return named
+        # Only the target shuts down. Do not let the client believe that this daemon does.
+        message = f"Target {self._target} is shutting down"
+        lost = target_lost(self._target, message, maybe_started=True)
+        return PassedOnError(lost.code, message, {**named.data, **lost.data})
 
     def _take_event(self, message: Message) -> None:
         # Pass only events of shells on to the client.
