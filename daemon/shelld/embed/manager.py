@@ -237,7 +237,7 @@ class ShellManager:
         await self.manager()
         owner = self._owner
         if owner is None:
-            # The manager has ended since the call of `manager`.
+            # The manager has ended after `manager` returned it.
             raise shutting_down()
         return await owner.call(function, *args, discard=discard)
 
@@ -267,14 +267,14 @@ class ShellManager:
     ) -> ShellProcess:
         """Start a command in the background; return when it runs.
 
-        `env` is merged into the environment. The value None removes a name from the environment. A
-        cancellation kills the command. Raises `RpcError`: invalid_params, spawn_failed,
-        resource_exhausted, shutting_down.
+        `env` is merged into the environment. The value None removes a name from the environment. If
+        the caller is cancelled, the command is killed. Raises `RpcError`: invalid_params,
+        spawn_failed, resource_exhausted, shutting_down.
         """
         check_text(command, working_dir, env)
         request = StartRequest(command, cwd=_absolute(working_dir), env=env)
         process = await self.run(self._start, request, discard=ShellProcess.discard)
-        # Even if the command has already ended, show it as running until the caller has awaited
+        # Even if the command has already ended, report it as running until the caller has awaited
         # something else.
         call_threadsafe(current_token(), process.show_end)
         return process
@@ -288,7 +288,7 @@ class ShellManager:
             shell.discard()
             raise
         process = self._process_of(shell)
-        # At first, show the command as running even if it has already ended: see `create_shell`.
+        # At first, report the command as running even if it has already ended: see `create_shell`.
         process.hide_end()
         return process
 

@@ -66,7 +66,7 @@ class ShellProcess:
     signal = _Member[str | None]()
     # The pids of the processes that were alive after the end of bash, from the newest report.
     leftover = _Member[list[int]]()
-    # Pids of processes that were alive at the deadline of the last kill.
+    # The pids of the processes that were still alive at the deadline of the last kill.
     survivors = _Member[list[int]]()
     # Whether the command has no process left, or never had one.
     is_empty = _Member[bool]()
@@ -132,11 +132,11 @@ class ShellProcess:
         return (end - self.started_at) * 1000
 
     def hide_end(self) -> None:
-        """Show the shell as running until `show_end` is called."""
+        """Report the shell as running until `show_end` is called."""
         self._end_is_hidden = True
 
     def show_end(self) -> None:
-        """Show the true state of the shell again after `hide_end`."""
+        """Report the true state of the shell again after `hide_end`."""
         self._end_is_hidden = False
         if self._owner is not None:
             self._owner.call_soon(self.record.notify)
@@ -206,7 +206,9 @@ class ShellProcess:
         return await self.record.end_tree(number, grace_ms, event)
 
     def discard(self) -> None:
-        """Kill the whole process tree without waiting. Call it on the event loop of the shells."""
+        """Kill the whole process tree without waiting. Call this method on the event loop of the
+        shells.
+        """
         self._end_is_hidden = False
         self.record.discard()
 
@@ -274,7 +276,9 @@ class ShellProcess:
 
     @property
     def last_read_stdout(self) -> int:
-        """The offset at which the next read begins, in bytes. A negative one raises ValueError."""
+        """The offset at which the next read begins, in bytes. Setting a negative offset raises
+        ValueError.
+        """
         return self.record.stdout.read_position
 
     @last_read_stdout.setter
