@@ -11,8 +11,8 @@ from typing import Final
 
 import anyio
 
-# Python looks for cycles when there are this many new objects. A few hundred requests at a time
-# have fewer objects.
+# Python looks for cycles when there are this many new objects. A few hundred concurrent requests
+# create fewer objects.
 GARBAGE_THRESHOLD: Final = 20_000
 # The daemon returns freed memory to the system at this interval. So it may hold the memory of a
 # large output for this long.
@@ -23,8 +23,8 @@ def collect_rarely() -> None:
     """Freeze the existing objects, and look for cycles only once there are many new objects.
 
     Imported objects exist until the process ends. Requests leave no cycles behind. By default,
-    Python looks for cycles after every few hundred objects, which takes a twentieth of the time of
-    a short command.
+    Python looks for cycles after every few hundred objects, which would take 5 % of the time of a
+    short command.
     """
     gc.freeze()
     gc.enable()

@@ -11,7 +11,7 @@ A process that is stopped by SIGSTOP leaves its system call and releases the loc
 commands run, a second thread watches the thread of the event loop. If the event loop sleeps in a
 system call on a pipe, the second thread stops all processes that have the pipe open, until the
 event loop goes on. The second thread stops all of them, because it cannot find out which of them
-holds the lock: /proc/PID/syscall does not show the work of io_uring. From then on, the event loop
+holds the lock: /proc/PID/syscall does not show what io_uring does. From then on, the event loop
 itself stops these processes during each of its system calls on this pipe, with `unlocked` and
 `close_pipe`.
 
@@ -49,8 +49,8 @@ INTERVAL_S: Final = 0.25
 NEXT_INTERVAL_S: Final = 0.02
 # The thread waits for the event loop for at most this time after it has stopped the processes.
 RELEASE_S: Final = 1.0
-# The longest wait until a process has stopped. A process usually stops within microseconds. If all
-# processors are busy, it stops later.
+# How long to wait, at most, until a process has stopped. A process usually stops within
+# microseconds. If all processors are busy, it stops later.
 STOP_S: Final = 0.5
 _PAUSE_S: Final = 0.001
 
@@ -188,8 +188,8 @@ def close_pipe(descriptor: int) -> None:
 class PipeWatch:
     """Watches the thread of the event loop from another thread.
 
-    Create this object in the thread of the event loop. `is_needed` returns whether commands run.
-    The watching thread calls it.
+    Create this object in the thread of the event loop. The watching thread calls `is_needed`, which
+    returns whether commands run.
     """
 
     def __init__(self, is_needed: Callable[[], bool]) -> None:
@@ -295,8 +295,8 @@ class PipeWatch:
 def _processes_with(pipe: str, *, every_thread: bool) -> list[_Process]:
     """Return the processes that have a pipe open, each after its ancestors.
 
-    With `every_thread`, this checks every thread, because a thread may have other open files than
-    its process.
+    With `every_thread`, this function checks every thread, because a thread may have other open
+    files than its process.
     """
     # Never stop this process, or the client, which is the parent of this process.
     ours = {os.getpid(), os.getppid()}

@@ -98,7 +98,7 @@ class Watch:
         method fails, call it again.
 
         If the event loop kept a closed descriptor, it would not watch the next file that gets this
-        number.
+        descriptor number.
         """
         if self._is_registered:
             self._loop.remove_reader(self._descriptor)
@@ -150,7 +150,7 @@ class PollerPool:
 
 
 class Wakeup:
-    """Lets one task wait once, and other tasks on the same event loop wake it."""
+    """Lets one task wait once, until another task on the same event loop wakes it."""
 
     __slots__ = ("_waiter",)
 

@@ -105,7 +105,7 @@ class Thread(Generic[T]):
         return not self._running.locked()
 
     def give_up(self) -> bool:
-        """Prevent the call of the function. Return False if the function has begun."""
+        """Keep the thread from calling the function. Return False if the function has begun."""
         self._is_given_up = self._is_given_up or self._owner.acquire(blocking=False)
         return self._is_given_up
 
@@ -150,9 +150,9 @@ async def run_in_thread(
 ) -> T:
     """Return the result of ``function(*args)``, called in a thread.
 
-    A cancellation waits for the thread, unless `abandon_on_cancel` is true. The default limiter is
-    anyio's limiter for threads. Raises RuntimeError ("can't start new thread") or MemoryError if no
-    thread can start.
+    A caller that is cancelled waits until the thread has ended, unless `abandon_on_cancel` is true.
+    The default limiter is anyio's limiter for threads. Raises RuntimeError ("can't start new
+    thread") or MemoryError if no thread can start.
     """
     async with limiter or anyio.to_thread.current_default_thread_limiter():
         over, loop = anyio.Event(), current_token()
@@ -171,7 +171,7 @@ async def run_in_thread(
 
 
 def wait_for_work(seconds: float) -> bool:
-    """Block until no thread of `run_in_thread` works. Return False if one still works after
+    """Block until all threads of `run_in_thread` are done. Return False if one still works after
     `seconds`.
     """
     end_at = time.monotonic() + seconds

@@ -1,6 +1,6 @@
 """Shares the event loop between tasks that each do some milliseconds of work repeatedly.
 
-Owns, for each event loop, the lock of `do_serially`.
+This module owns one lock for each event loop, which `do_serially` uses.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ _LEAST_REST_S: Final = 0.01
 
 
 class Turn:
-    """The right to work now. `cost_s` is the processor time that the owner of the turn has used."""
+    """The turn of a task, which may work until its turn ends. `cost_s` is the processor time that
+    the owner of the turn has used.
+    """
 
     cost_s: float = 0.0
 

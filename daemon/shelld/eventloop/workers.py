@@ -6,8 +6,8 @@ that has done its job waits for the next job, unless `MAX_IDLE` other tasks alre
 
 Invariants:
 
-* Every job that was handed over begins, even if its task or a scope is cancelled before. On
-  asyncio, jobs begin in the order in which they were handed over.
+* Every job that was handed over begins, even if its task or a scope is cancelled before the job
+  begins. On asyncio, jobs begin in the order in which they were handed over.
 * An idle task keeps no reference to its last job.
 * An exception from a job ends only this job. An exception from `on_fault` ends no job and no task.
 * A job that cancels its own task has failed, like a job that raises an exception. Only cancel
@@ -109,8 +109,7 @@ class Workers(Generic[J]):
             try:
                 await self._do_jobs(worker)
             except Exception as error:
-                # This is an error in the code of this module. If the job has not begun, it counts
-                # as failed.
+                # The error is a bug in this module. If the job has not begun, it counts as failed.
                 self._fail(worker, error)
 
     async def _do_jobs(self, worker: Worker[J]) -> None:
