@@ -32,7 +32,7 @@ daemon -> keeper
                                      The daemon need not wait for the runner, because messages to
                                      the runner stay in the socket until the runner reads them.
     ``(STOP_RUNNER, pid)``           SIGKILL an unresponsive runner and, if the keeper is a
-                                     subreaper, all processes below the runner. One of these
+                                     subreaper, all descendants of the runner. One of these
                                      processes may trace the runner. Then the runner cannot be
                                      reaped before its tracer has ended.
 
@@ -60,10 +60,10 @@ runner -> daemon
                                      `restrictions` that bash could not enter.
     ``(FAILED, errno, what)``        nothing was started; `what` is "cwd", "bash" or "exec".
     ``(EXITED, status, user_us, system_us, max_rss_bytes, signalled, leftover, empty)``
-                                     bash was reaped. `signalled` says whether the runner carried
-                                     out a KILL before. `leftover` has the pids of the leftover
-                                     processes, or is None if they cannot be listed. If `empty` is
-                                     true, this message implies EMPTY.
+                                     bash was reaped. `signalled` says whether the runner had
+                                     carried out a KILL before that. `leftover` has the pids of the
+                                     leftover processes, or is None if they cannot be listed. If
+                                     `empty` is true, this message implies EMPTY.
     ``(STOPPED,)``                   a signal has stopped bash.
     ``(LEFTOVER, pids)``             the list of leftover processes has changed.
     ``(SURVIVORS, pids)``            these processes are still alive `KILL_DEADLINE_MS` after the
@@ -87,7 +87,8 @@ which processes the runner left.
 
 Failures
 --------
-Any system call may fail, and any line may raise MemoryError. Each owner has one boundary:
+Any system call may fail, and any line may raise MemoryError. Each part catches its errors at one
+place:
 
 `tree`      Raises no OSError. A process that cannot be inspected counts as alive. If the children
             of this process cannot be listed, the functions return None. No caller takes None for

@@ -10,7 +10,7 @@ cgroup.
 
 This module makes cgroups only in a directory that no other program manages and that has no limits.
 Under systemd, the directory must be delegated. The directory must have no limits, because a program
-looks for its limits in its own cgroup, and would not find the limits of the directory above.
+looks for its limits in its own cgroup, and would not find the limits of the parent directory.
 """
 
 from __future__ import annotations
@@ -87,11 +87,11 @@ def _pid_namespace() -> int:
 def remove_stale(parent: str) -> None:
     """Remove the cgroups in `parent` that belong to dead processes of our PID namespace.
 
-    Containers may share the hierarchy of cgroups. The pid of a process in another PID namespace
-    says nothing here.
+    Containers may share the hierarchy of cgroups. This process cannot tell whether a process in
+    another PID namespace is dead.
     """
     if not os.path.exists(f"{parent}/cgroup.procs"):
-        # If `parent` is above the root of the hierarchy, it is no cgroup.
+        # If `parent` contains the root of the hierarchy, it is no cgroup.
         return
     with contextlib.suppress(OSError):
         for name in os.listdir(parent):

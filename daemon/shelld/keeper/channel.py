@@ -110,8 +110,8 @@ class Channel:
         self._buffer = bytearray()
         self._descriptors: list[int] = []
         # If `receive` fails for lack of memory, the next call continues where this one has stopped.
-        # It needs the result of the read, the messages that were already complete, and whether the
-        # buffer may hold more messages.
+        # For this, it needs the result of the read, the messages that were already complete, and
+        # whether the buffer may hold more messages.
         self._read: _Read | None = None
         self._messages: list[tuple[Message, list[int]]] = []
         self._is_behind = False
@@ -123,9 +123,9 @@ class Channel:
         """Return the daemon's end, which never blocks, and the socket for the other process.
 
         If this process is killed, the kernel closes its descriptors from the highest number down.
-        At a pipe whose lock a command holds, the kernel waits for ever. The daemon's end has a high
-        number, so it is closed before any such pipe. Then the other process reads end of file, and
-        kills the command.
+        If a command holds the lock of a pipe, the kernel waits for ever when it closes that pipe.
+        The daemon's end has a high number, so it is closed before any pipe. Then the other process
+        reads end of file, and kills the command.
         """
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
@@ -183,9 +183,9 @@ class Channel:
         """Return the complete messages that have arrived, with their descriptors; None at end of
         file.
 
-        Reads once. On a blocking socket, call this only when the socket is readable. The kernel
-        drops descriptors for which this process has no room. A message whose file was dropped
-        becomes `FILE_LOST`.
+        Reads once. On a blocking socket, call this only when the socket is readable. If this
+        process has no room for a descriptor, the kernel drops the descriptor. A message whose file
+        was dropped becomes `FILE_LOST`.
 
         If this raises MemoryError, call it again, even if the socket is not readable. No message is
         lost, because the next call begins with the bytes that were already read.
@@ -220,8 +220,8 @@ class Channel:
             del self._buffer[:size]
         messages = self._messages
         if messages and self._descriptors:
-            # The kernel ends a read after data with descriptors. So the descriptors belong to the
-            # last frame of the read.
+            # If data was sent with descriptors, a read returns no data that was sent later. So the
+            # descriptors belong to the last frame of the read.
             messages[-1][1].extend(self._descriptors)
             self._descriptors.clear()
         self._complete(messages)

@@ -1,6 +1,6 @@
 """Reads what this process passes on to its children: the environment, the limits and the priority.
 
-Commands inherit limits and priority from their runner, and runners from the keeper.
+Commands inherit limits and priority from their runner, and runners inherit them from the keeper.
 
 A command may change the limits and the priority of any process of its user, for example of its
 runner with ``prlimit --pid $PPID``. After such a change, the runner takes no other command, so no

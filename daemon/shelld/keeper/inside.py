@@ -27,10 +27,10 @@ from shelld.keeper.privileges import check_no_capabilities, protect_devices
 
 _PR_SET_DUMPABLE: Final = 4
 _WAITING: Final = 128
-# The descriptor of the directory of the commands' terminals. The daemon opens these terminals
-# outside the sandbox. Without a Landlock rule for them, /dev/stderr would not work.
+# This descriptor refers to the directory of the commands' terminals. The daemon opens these
+# terminals outside the sandbox. Without a Landlock rule for them, /dev/stderr would not work.
 _TERMINALS: Final = 6
-# The directories that every sandbox has for itself. Commands can write there.
+# Every sandbox has its own version of these directories. Commands can write there.
 _OWN: Final = ("/dev", "/proc")
 
 
@@ -65,7 +65,7 @@ def main(
 
 
 def _listener(port: int) -> int:
-    """Return a listening socket of the sandbox's own loopback. Raises OSError.
+    """Return a listening socket on the sandbox's own loopback interface. Raises OSError.
 
     Only the proxy accepts connections. Until it accepts them, up to `_WAITING` connections wait in
     the kernel.

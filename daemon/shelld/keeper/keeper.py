@@ -67,7 +67,7 @@ class KeeperOptions(NamedTuple):
 
     `mechanism` is the strongest containment to use: "cgroup", "subreaper" or "process-group".
 
-    With `has_heir`, the daemon adopts all processes below this process when this process ends.
+    With `has_heir`, the daemon adopts all descendants of this process when this process ends.
 
     With `is_namespaced`, this process is in another PID namespace than the daemon.
     """
@@ -84,7 +84,7 @@ class _Runner:
 
     After the runner has died, this object reports which processes of the runner are left. A report
     never waits for a daemon that does not read. `others` are the survivors of runners that died
-    earlier. With `is_given_up`, the keeper must kill the runner and all processes below it.
+    earlier. With `is_given_up`, the keeper must kill the runner and all descendants of the runner.
     """
 
     def __init__(self, descriptor: int, cgroup: Cgroup | None) -> None:
@@ -160,7 +160,7 @@ class Keeper:
         self._must_reap = False
 
     def serve(self) -> None:
-        """Fork runners until the channel is closed and no process is left below this process."""
+        """Fork runners until the channel is closed and this process has no descendants left."""
         failures = 0
         while self._is_listening or not self._childless:
             try:
@@ -177,7 +177,7 @@ class Keeper:
                 time.sleep(KILL_INTERVAL_MS / 1000)
                 self._must_reap = True
         self._remove_cgroups()
-        # Remove the cgroups of limited sessions. A daemon that was killed has not removed them.
+        # Remove the cgroups of limited sessions that killed daemons have left behind.
         for place in {path for own in own_cgroups() for path in (own.directory, own.parent)}:
             remove_stale(place)
 
@@ -211,9 +211,9 @@ class Keeper:
         try:
             messages = self._channel.receive()
         finally:
-            # Close the channel when it has ended, and also after an error. After an error, this
-            # keeper does not know how much of the channel it has read. The daemon then starts
-            # another keeper.
+            # Close the channel at end of file, and also after an error. After an error, this keeper
+            # does not know how much of the channel it has read. The daemon then starts another
+            # keeper.
             if messages is None:
                 self._stop_listening()
         for message, descriptors in messages or ():
@@ -238,7 +238,7 @@ class Keeper:
             self._give_up_at = time.monotonic() + _GIVE_UP_INTERVAL_S
 
     def _give_up(self, pid: int) -> None:
-        """SIGKILL a runner. If this process is a subreaper, also kill all processes below the
+        """SIGKILL a runner. If this process is a subreaper, also kill all descendants of the
         runner.
 
         One of these processes may trace the runner. Then the runner cannot be reaped before its
@@ -262,7 +262,7 @@ class Keeper:
     def _fork_runner(self, descriptor: int) -> None:
         self._retire_if_changed()
         if not self._is_listening:
-            # The daemon sees end of file, and asks another keeper.
+            # The daemon sees end of file, and asks another keeper for a runner.
             os.close(descriptor)
             return
         cgroup = None
@@ -301,8 +301,8 @@ class Keeper:
         status = 1
         try:
             signal.set_wakeup_fd(-1)
-            # Close the sockets of the other runners. Otherwise the daemon could not see the end of
-            # these runners.
+            # Close the sockets of the other runners. Otherwise the daemon would not see end of file
+            # when these runners end.
             for other in self._runners.values():
                 other.close()
             for lost in self._lost:

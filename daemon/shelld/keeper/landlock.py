@@ -58,8 +58,8 @@ def restrict(
     directories.
 
     `writable` are the paths of these directories. A path that cannot be reached is skipped.
-    `descriptors` are the descriptors of further such directories. With `closes_sockets`, this
-    process and its descendants also cannot connect to abstract unix sockets of other processes.
+    `descriptors` refer to further such directories. With `closes_sockets`, this process and its
+    descendants also cannot connect to abstract unix sockets of other processes.
 
     If the kernel is too old to restrict files, this restricts no files. Raises OSError for other
     failures.
@@ -74,7 +74,7 @@ def restrict(
     made = _call(_CREATE_RULESET, ctypes.byref(ruleset), ctypes.c_size_t(size), 0)
     try:
         if handled:
-            # The mounts decide which files can be moved, and where.
+            # Which files can be moved, and where, depends only on the mounts.
             _allow_path(made, "/", _MOVE)
             for path in writable:
                 with suppress(FileNotFoundError, PermissionError):

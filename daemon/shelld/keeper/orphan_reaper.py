@@ -31,7 +31,8 @@ _CLEAN_ROUNDS: Final = 2
 
 
 class OrphanReaper:
-    """Kills all processes below this one in rounds, except spared processes and their descendants.
+    """Kills all descendants of this process in rounds, except spared processes and their
+    descendants.
 
     The caller sets `must_start` when there may be new orphans. If it is set, the next round begins
     a new series of rounds, with a new deadline. `must_start` is an attribute, because an assignment

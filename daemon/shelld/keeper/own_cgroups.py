@@ -17,7 +17,7 @@ class OwnCgroup(NamedTuple):
     def parent(self) -> str:
         """The directory above `directory`.
 
-        If `directory` is the root of the hierarchy, the directory above is no cgroup.
+        If `directory` is the root of the hierarchy, its parent directory is no cgroup.
         """
         return os.path.dirname(self.directory)
 

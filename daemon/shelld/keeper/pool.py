@@ -170,7 +170,7 @@ class RunnerPool:
         """
         with contextlib.suppress(OSError):
             if pid in self._adopted:
-                # Also kill all processes below the runner, because one of them may trace the runner
+                # Also kill all descendants of the runner, because one of them may trace the runner
                 # and so keep it from being reaped.
                 self._adopted.discard(pid)
                 self._orphan_reaper.must_start = True

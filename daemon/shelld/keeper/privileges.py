@@ -1,10 +1,10 @@
-"""Protects the devices in a sandbox of root, and then gives up the capabilities that it needs for
-this.
+"""Protects the devices in a sandbox that runs as root, and then gives up the capabilities that it
+needs for this.
 
-The devices in a sandbox are those of the machine, and root owns them. So a command of root could
-change their modes, although it has no capabilities. bubblewrap cannot make a device read-only and
-keep it usable. So this module makes the devices read-only before any command runs. Programs can
-still write to a device on a read-only mount.
+The devices in a sandbox are those of the machine, and root owns them. So a command that runs as
+root could change their modes, although it has no capabilities. bubblewrap cannot make a device
+read-only and keep it usable. So this module makes the devices read-only before any command runs.
+Programs can still write to a device on a read-only mount.
 """
 
 from __future__ import annotations

@@ -157,8 +157,8 @@ class Runner:
         """Run commands until no more can come and no process of the last command is left."""
         while self._is_needed or self._busy:
             events = self._wait()
-            # Reap before reading the channel. A kill that arrives after the end of the command must
-            # find that the command has ended.
+            # Reap before reading the channel. If a kill arrives after the command has ended, this
+            # runner must already know that it has ended.
             if self._busy:
                 self._reap()
             if self._wake.fileno() in events:

@@ -31,7 +31,7 @@ _DEFAULT_SIGNALS: Final = sorted(
     map(int, signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
 )
 
-# The possible first words of a line of the child's report.
+# Each line of the child's report begins with one of these words.
 _REFUSED: Final = b"refused"
 _FAILED: Final = b"failed"
 

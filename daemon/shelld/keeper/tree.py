@@ -1,9 +1,9 @@
-"""Finds and signals the processes below this one. Never signals any other process.
+"""Finds and signals the descendants of this process. Never signals any other process.
 
 Two classes find the processes that a command has started. They have the same methods:
 
 * `Descendants` is for a process that is a child subreaper (prctl(2), Linux). It finds all processes
-  that were forked below this one, even if they have detached themselves. If this process has no
+  that descend from this process, even if they have detached themselves. If this process has no
   child left, no process of the command is left.
 * `SessionMembers` is for a system without subreapers. It finds all processes in the session of the
   command, and all processes that are linked to this session by a chain of living parents. This
@@ -44,11 +44,12 @@ def _nobody(_pid: int) -> bool:
 def walk(
     is_spared: Spared = _nobody, *, newest: int | None = None
 ) -> Iterator[tuple[int, int]] | None:
-    """Return an iterator over the pids of all processes below this one, each with its parent's pid.
+    """Return an iterator over the pids of all descendants of this process, each with its parent's
+    pid.
 
-    The iterator includes zombies. It omits spared processes and all processes below them. Returns
-    None if the direct children cannot be listed. `newest` is the maximum number of direct children
-    that are not spared; the iterator omits older ones.
+    The iterator includes zombies. It omits spared processes and their descendants. Returns None if
+    the direct children cannot be listed. `newest` is the maximum number of direct children that are
+    not spared; the iterator omits older ones.
 
     The walk may miss processes that fork during the walk, so callers repeat it. The walk yields the
     youngest process first. It lists the children of a process before it yields the process, so that
@@ -103,7 +104,7 @@ def _has_ended(child: int) -> bool:
 
 
 def living_descendants() -> list[int] | None:
-    """Return the pids below this process that still run, sorted; None if they cannot be listed."""
+    """Return the sorted pids of the descendants that still run; None if they cannot be listed."""
     found = walk()
     return None if found is None else sorted(pid for pid, _ in found if not info_of(pid).is_dead)
 
@@ -134,7 +135,7 @@ def signal_process(pid: int, number: int, parent: int) -> None:
 
 
 def kill_descendants(is_spared: Spared = _nobody) -> list[int] | None:
-    """SIGKILL all processes below this one; return their pids, including zombies.
+    """SIGKILL all descendants of this process; return their pids, including zombies.
 
     Returns None if the processes cannot be listed. Repeat this until no process is left, because
     each call kills only the newest of many children. Children that fork are among the newest, and
@@ -167,7 +168,7 @@ def _signal_group(group: int, number: int) -> None:
 
 
 class Descendants:
-    """Finds the processes of a command below this process, which is a subreaper.
+    """Finds the processes of a command if this process is a subreaper.
 
     `leader` is the pid of the command's own process, which leads its own group and session.
     `leader` is None once the command's own process was reaped.
@@ -207,7 +208,7 @@ class Descendants:
             signal_process(pid, number, parent)
 
     def unreaped(self) -> list[int]:
-        """Return the pids of all processes below this one, including zombies."""
+        """Return the pids of all descendants of this process, including zombies."""
         return sorted(pid for pid, _ in walk() or ())
 
     def kill(self, leader: int | None) -> bool:
@@ -221,8 +222,8 @@ class Descendants:
 
 
 class SessionMembers:
-    """Finds the processes of a command without subreapers: those in its session, and all processes
-    that earlier scans have linked to this session.
+    """Finds the processes of a command if the system has no subreapers: the processes in the
+    command's session, and all processes that earlier scans have linked to this session.
     """
 
     # This class needs polling, because SIGCHLD arrives only when a direct child ends.
