@@ -168,7 +168,7 @@ async def keep_running(task: Callable[[], Awaitable[None]], where: str) -> None:
 async def run_once(task: Callable[[], Awaitable[None]], where: str) -> None:
     """Run a background task once.
 
-    If it fails, other code does its work later, when a request needs it.
+    If the task fails, other code does the task's work later, when a request needs this work.
     """
     try:
         await task()
