@@ -40,7 +40,7 @@ _SHOPT: Final = re.compile(rb"[a-z_0-9]+")
 
 
 class CallReport(NamedTuple):
-    """The report of bash before it runs a command: the output of `declare -p`, and the options."""
+    """What bash reports before it runs a command: the output of `declare -p`, and the options."""
 
     variables: bytes
     options: frozenset[bytes]

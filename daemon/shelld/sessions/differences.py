@@ -1,8 +1,8 @@
 """Makes the lines that change a bash from one state to another. Pure.
 
 Bash runs these lines after the script of the first state. Bash is then in the same state as a new
-bash after the script of the second state. The lines change variables and the directory. They can
-also set aliases, options of `shopt`, the umask, the directory stack and functions outside the
+bash that has run the script of the second state. The lines change variables and the directory. They
+can also set aliases, options of `shopt`, the umask, the directory stack and functions outside the
 environment, but only if the first state has none of these parts, as in a new session. If anything
 else differs, such as a readonly variable of the first state, there are no lines.
 """

@@ -18,15 +18,15 @@ from shelld.sessions.arguments import MAX_ENTRY_BYTES, MAX_ENV_BYTES, entry_byte
 from shelld.sessions.quoting import quote
 from shelld.sessions.words import BUILTINS
 
-# The first line of a function in the output of `declare -f`. Bash writes "function" before a name
-# that is a reserved word.
+# Matches the first line of a function, its *head*, in the output of `declare -f`. Bash writes
+# "function" before a name that is a reserved word.
 _HEAD: Final = re.compile(rb"^(?:function )?([^\n]*) \(\) \n", re.MULTILINE)
 # Bash also imports functions with other names, but only these names have no special meaning in a
 # script or a pattern.
 _PLAIN_NAME: Final = re.compile(rb"[A-Za-z_][A-Za-z0-9_.:-]*")
 _ENTRY: Final = re.compile(rb"BASH_FUNC_(.+)%%", re.DOTALL)
-# The beginning of an extended pattern. The option extglob decides how bash parses it. When bash
-# imports functions, that option is off.
+# Matches the beginning of an extended pattern. How bash parses such a pattern depends on the option
+# extglob. When bash imports functions, that option is off.
 _EXTENDED: Final = re.compile(rb"[?*+@!]\(")
 
 
@@ -121,8 +121,9 @@ def without_export(functions: Iterable[bytes]) -> bytes:
 def _with_keywords(text: bytes, found: list[re.Match[bytes]]) -> bytes:
     """Return the text with the word "function" before each unusual name.
 
-    Without the word, `a=b ()` is a syntax error. `found`: the heads in the text. A name with
-    several heads gets no such word, because one of the heads may be a line of a here-document.
+    Without the word, `a=b ()` is a syntax error. `found`: the matches of `_HEAD` in the text. If a
+    name has several matches, it gets no such word, because one of the matches may be a line of a
+    here-document.
     """
     count = Counter(head[1] for head in found)
     parts: list[bytes] = []

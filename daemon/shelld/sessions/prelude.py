@@ -279,7 +279,8 @@ def last_lines(
             # these lines.
             b"\\builtin set +e\n",
             b"\\exec %d<&-\n" % (descriptor + 1),
-            # Set the variables to their values in a bash that has just started with this command.
+            # Set the variables to the values that they would have in a bash that has just started
+            # with this command.
             b"BASH_EXECUTION_STRING=%s\n" % quote(command),
             # Reset SECONDS, unless the session has unset it. (Bash cannot check this itself,
             # because [[ -v SECONDS ]] would make SECONDS an integer.)

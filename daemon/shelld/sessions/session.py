@@ -140,7 +140,9 @@ class Session:
         return self._state
 
     def lines_from(self, before: ShellState) -> bytes | None:
-        """Return the lines that change a bash from another state to this one; None if none can."""
+        """Return the lines that change a bash from another state to this one; None if no lines can
+        do so.
+        """
         known = self._lines.get(id(before))
         if known is None:
             known = self._lines[id(before)] = before, lines_between(before, self._state)
@@ -153,9 +155,9 @@ class Session:
 
     @property
     def inherits_cwd(self) -> bool:
-        """True if the next command starts in the directory where the daemon started.
+        """True if the next command starts in the directory in which the daemon started.
 
-        The path of that directory may have changed.
+        The path of that directory may have changed since then.
         """
         return self._state.inherits_cwd
 
@@ -165,9 +167,9 @@ class Session:
         A relative `cwd` is relative to the session's directory.
 
         Without `cwd`, the command starts in the session's directory. If that directory was deleted,
-        the command starts in the nearest existing directory above it. If the directory is remote,
-        this method does not check whether it exists. If a remote directory was deleted, this shows
-        only when a command fails to start.
+        the command starts in the nearest parent directory that exists. If the directory is remote,
+        this method does not check whether it exists. So the daemon notices that a remote directory
+        was deleted only when a command fails to start.
         """
         if cwd is not None:
             return os.path.join(self.cwd, cwd)
