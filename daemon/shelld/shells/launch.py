@@ -111,7 +111,8 @@ class Launch:
 
     With a terminal, `stdout` is the descriptor of the terminal and `stderr` is None. `stderr` is
     also None if there is one pipe for both streams. `restrictions` are the limits with which bash
-    must start. `files` are the files for the states of commands, if bash starts in a sandbox.
+    must start. `files` are the files to which commands write their states, if bash starts in a
+    sandbox.
 
     The read ends never block. The supervisor owns them after `hand_over`. The constructor raises
     OSError if a resource is short.
@@ -252,7 +253,7 @@ class Launch:
         self._give(anonymous_file(content))
 
     def _give(self, descriptor: int) -> None:
-        """Add a descriptor. In bash, it gets the next free number."""
+        """Pass a descriptor on to bash, where it gets the next free number."""
         self._theirs.append(descriptor)
         self._descriptors.append(descriptor)
 

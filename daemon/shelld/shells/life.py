@@ -303,8 +303,7 @@ class Life:
         """Close our copies of the descriptors of a command in the background.
 
         A terminal stays open until bash ends. A program may close the terminal and open it again.
-        The program must not get a hang-up while it has the terminal closed, and also not while it
-        exits.
+        The program must not get a hang-up while it has the terminal closed, or while it exits.
         """
         if not self.shell.has_terminal:
             self.launch.close()

@@ -18,8 +18,8 @@ from shelld.shells.pipe import Pipe, Terminal
 from shelld.shells.shell import Shell
 from shelld.terminals.input import TerminalInput
 
-# The number of attempts to hand over a command, if no runner comes. If a keeper dies, this may cost
-# two attempts, because the kernel may close the runner's socket before the keeper's socket. Between
+# How often to try to hand over a command, if no runner sends READY. If a keeper dies, two attempts
+# may fail, because the kernel may close the runner's socket before the keeper's socket. Between
 # these two moments, the keeper still seems to listen.
 MAX_LAUNCHES: Final = 5
 
@@ -28,8 +28,8 @@ MAX_LAUNCHES: Final = 5
 MAX_SHORTAGES: Final = 600
 SHORTAGE_PAUSE_S: Final = 0.1
 
-# The number of descriptors of a command: its channel, two pipes and its input. Without this number,
-# each poll would allocate memory for a thousand descriptors.
+# A command has at most this many descriptors: its channel, two pipes and its input. Without this
+# number, each poll would allocate memory for a thousand descriptors.
 _MAX_EVENTS: Final = 4
 
 
@@ -82,7 +82,7 @@ class Links:
             raise
 
     async def wait(self, on_readable: Callable[[], bool], until: float) -> None:
-        """Wait until `on_readable` returns True, or until a moment of the event loop's clock."""
+        """Wait until `on_readable` returns True, or until the event loop's clock reaches `until`."""
         await self._watch.wait(on_readable, until)
 
     def wake_at(self, moment: float) -> None:
@@ -200,8 +200,8 @@ class Links:
     def launch_again(self, launch: Launch) -> bool:
         """Give the command to another runner. Return False if there is no other runner.
 
-        Call this only if no runner has come, or if the channel was closed before the whole command
-        was sent. Otherwise the old runner may run the command.
+        Call this only if no runner has sent READY, or if the channel was closed before the whole
+        command was sent. Otherwise the old runner may run the command.
         """
         while self._launches_left:
             self._launches_left -= 1
@@ -226,10 +226,11 @@ class Links:
             self.channel.send((KILL, number if number is None else int(number), grace_ms))
 
     def stop_runner(self) -> bool:
-        """Make the keeper kill an unresponsive runner. Return False if no runner has come yet.
+        """Make the keeper kill an unresponsive runner. Return False if no runner has sent READY
+        yet.
 
-        If no runner has come, this replaces the keeper, and shuts the channel down, so that no
-        runner can take the command. The end of the channel follows.
+        In that case, this method replaces the keeper, and shuts the channel down, so that no runner
+        can take the command. The end of the channel follows.
         """
         runner = self.channel.peer
         if runner is not None:

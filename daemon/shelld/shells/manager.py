@@ -219,7 +219,9 @@ class Manager:
             raise spawn_failed(error.errno or errno.EAGAIN, "exec") from error
 
     def attend(self, task: Callable[[], Awaitable[None]]) -> None:
-        """Run a task beside a shell. Run it again if it fails. The task must end with the shell."""
+        """Run a task that accompanies a shell. Run it again if it fails. The task must end when the
+        shell ends.
+        """
         self.runtime.tasks.start_soon(faults.keep_running, task, "what attends a shell")
 
     def _enter(self, shell: Shell) -> None:

@@ -24,7 +24,7 @@ async def kill_orphans(pool: Runners, runner: RunnerInfo | None, leader: int | N
     if not contained and leader is not None:
         return await _kill_session(leader)
     if not pool.adopts:
-        # The runner never reported a pid, so nothing can be found.
+        # The runner never reported a pid, so no process can be found.
         return []
     with anyio.move_on_after(KILL_DEADLINE_MS / 1000):
         while pool.is_dying(None if runner is None else runner.pid):  # noqa: ASYNC110 - ends alone

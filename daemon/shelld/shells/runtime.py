@@ -220,8 +220,8 @@ class Runtime:
                 return False
             working_dir = session.resolve(request.cwd)
             if life.member is not None:
-                # From now on, the shell counts towards the limits. Until now, bash has not got the
-                # command, so the command cannot have started a process.
+                # From now on, the shell counts towards the limits. Bash does not have the command
+                # yet, so the command cannot have started a process.
                 self.limiter.begin(life.member, life)
             launch.run(session, request)
         except BlockingIOError:

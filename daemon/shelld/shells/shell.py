@@ -57,7 +57,7 @@ class _Waiter(NamedTuple):
 class SeenPrompt(NamedTuple):
     """A prompt, with the `activity` of its shell and the time when the prompt was seen.
 
-    The time is of time.monotonic().
+    The time is a reading of time.monotonic().
     """
 
     prompt: Prompt
@@ -116,7 +116,7 @@ class Shell:
     in_foreground: bool = field(default=False, init=False)
     # How many repeated calls wait for the command to end.
     repeats: int = field(default=0, init=False)
-    # How often the repeated calls that wait were handed over.
+    # How often `hand_over_repeats` has let the repeated calls return.
     hand_overs: int = field(default=0, init=False)
     # The time from SIGTERM to SIGKILL.
     grace_ms: int = field(default=Options().grace, init=False)
@@ -137,9 +137,9 @@ class Shell:
     # Which parts of the policy the sandbox enforces; None for a command without a sandbox.
     sandbox: EnforcedSandbox | None = field(default=None, init=False)
     denials: Denials = field(default_factory=Denials, init=False)
-    # The errno and the step that has failed, if bash could not be started.
+    # If bash could not be started, the errno and the step that has failed.
     failure: tuple[int, str] | None = field(default=None, init=False)
-    # Whether the call of the command was answered while the command ran.
+    # Whether the call that started the command was answered while the command ran.
     released: bool = field(default=False, init=False)
     # If the call was answered early because of a prompt, this is the prompt; otherwise None.
     released_at: SeenPrompt | None = field(default=None, init=False)
@@ -274,7 +274,7 @@ class Shell:
     async def wait_for_news(self, deadline: float, written: int | None = None) -> bool:
         """Wait until the command writes something or the shell ends. Return False at the deadline.
 
-        `deadline` is a moment of the event loop's clock. `written` is the number of bytes that the
+        `deadline` is a reading of the event loop's clock. `written` is the number of bytes that the
         command had written when the caller last read the output. By default, only output that the
         command writes after this call counts.
         """
@@ -309,7 +309,8 @@ class Shell:
         return is_possible
 
     def hand_over_repeats(self) -> bool:
-        """Let all repeated calls that wait for the command to end return now.
+        """Let all calls that repeat the command's call, and wait for the command to end, return
+        now.
 
         Returns False if the command has ended, or is being ended.
         """

@@ -34,7 +34,9 @@ W = TypeVar("W", bound=WaitingSpare)
 
 
 class SparePolicy(Struct, eq=False):
-    """Decides which spare shells wait. There are at most `limit` of them. Times are in seconds."""
+    """Decides for which sessions spare shells wait. There are at most `limit` spare shells. Times
+    are in seconds.
+    """
 
     clock: Callable[[], float]
     limit: int

@@ -161,7 +161,7 @@ class Spares:
         if shell.is_empty and shell.failure is None:
             self.note_use(succeeded=False)
         # Other tasks have run during the wait, and may have changed the session. So check again
-        # whether the spare shell suits.
+        # whether the spare shell suits the request.
         return launch.is_ready and spare.suits(session, request)
 
     def note_use(self, *, succeeded: bool) -> None:

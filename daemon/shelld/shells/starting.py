@@ -23,7 +23,7 @@ async def wait_for_start(shell: Shell) -> None:
 
 
 def check_started(shell: Shell) -> None:
-    """Raise `RpcError` if a command whose start is over has not run.
+    """Raise `RpcError` if the start of a command is over, but the command has not run.
 
     A command whose runner was lost before it reported the pid may have run, so it counts as
     started.
