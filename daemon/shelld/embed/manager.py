@@ -230,7 +230,7 @@ class ShellManager:
         *args: object,
         discard: Callable[[T], object] | None = None,
     ) -> T:
-        """Return the result of ``await function(*args)`` on the event loop of the shells.
+        """Await ``function(*args)`` on the event loop of the shells; return the result.
 
         `discard`: see `OwnerLoop.call`. Raises `RpcError` (shutting_down).
         """
@@ -294,7 +294,7 @@ class ShellManager:
 
     def _process_of(self, shell: Shell) -> ShellProcess:
         process = self._processes.get(shell.id)
-        # Since the call of `get`, another thread may have made an object for this shell.
+        # After `get` has returned None, another thread may have made an object for this shell.
         return process or self._processes.setdefault(
             shell.id, ShellProcess(record=shell, owner=self._last_owner)
         )

@@ -1,4 +1,4 @@
-"""Gives a program a shell as an object, with attributes and with methods for any event loop."""
+"""Represents a shell as an object, whose methods a program can call on any event loop."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class ShellProcess:
     pid = _Member[int | None]()
     exit_code = _Member[int | None]()
     signal = _Member[str | None]()
-    # The pids of the processes that were alive after the end of bash, from the newest report.
+    # The pids of the processes that have outlived bash, according to the newest report.
     leftover = _Member[list[int]]()
     # The pids of the processes that were still alive at the deadline of the last kill.
     survivors = _Member[list[int]]()
