@@ -1,4 +1,4 @@
-"""Frees pipes whose lock a process holds while it sleeps.
+"""Keeps the event loop from waiting for ever if a sleeping process holds the lock of a pipe.
 
 A process can move data with splice(2) from a socket or a terminal into a pipe, or from a pipe into
 a socket. The process holds the lock of the pipe while it waits. A process can also write mapped
@@ -311,7 +311,7 @@ def _processes_with(pipe: str, *, every_thread: bool) -> list[_Process]:
 def _depth(processes: dict[int, _Stat], pid: int) -> int:
     """Return how many ancestors of a process are in `processes`."""
     depth = 0
-    # If a pid was reused during the search, the parents may form a circle. So the number of steps
+    # If a pid was reused during the search, the parents may form a cycle. So the number of steps
     # has a limit.
     while depth < len(processes) and (pid := processes[pid].parent) in processes:
         depth += 1

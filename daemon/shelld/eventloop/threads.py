@@ -5,8 +5,8 @@ first call, it ends immediately, without a report, and Python 3.11 waits for eve
 starts a thread without waiting. A task that waits for the result of a thread checks the thread
 regularly. So the task also notices if a thread has ended but had no memory to report this.
 
-This is the only place in the daemon that starts threads. It starts one thread for each function. A
-new thread takes 60 µs more processor time than an idle thread that is woken, but the module needs
+This is the only place in the daemon that starts threads. It starts one thread for each function.
+Starting a thread takes 60 µs more processor time than waking an idle thread, but the module needs
 no pool.
 
 Invariants:
