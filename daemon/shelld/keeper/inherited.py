@@ -5,9 +5,9 @@ Commands inherit limits and priority from their runner, and runners inherit them
 A command may change the limits and the priority of any process of its user, for example of its
 runner with ``prlimit --pid $PPID``. After such a change, the runner takes no other command, so no
 other command inherits the change. A lowered soft limit does not stop a runner or the keeper from
-doing its work. But nobody checks a runner that has no command. If a command changes the limits or
-the priority of such a runner, the runner's next command inherits the change. After that command,
-the runner takes no other command.
+doing its work. But while a runner has no command, its limits and its priority are not checked. If a
+command changes the limits or the priority of such a runner, the runner's next command inherits the
+change. After that command, the runner takes no other command.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 This keeper protects itself and its runners from the commands, and then serves like any other
 keeper. Commands run as the same user and see the keeper and its runners. But no command can trace
 these processes, or read their memory or their descriptors. So no command can send messages to the
-daemon in the name of a runner.
+daemon as if it were a runner.
 
 The keeper first sends ``(ENTERED,)``. This message has two descriptors: one of the directory for
 shelld's own files, and one of /dev/null. If the sandbox has a proxy, the message also has a

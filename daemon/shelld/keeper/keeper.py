@@ -10,7 +10,7 @@ socket, with the messages that a runner would send. Without subreapers, the keep
 processes a runner left. So it closes the socket, and the daemon kills these processes.
 
 A failure of one message or one runner does not end the keeper. The keeper ends with an error if it
-fails again and again, if it cannot list the processes that it must kill, or if a command has
+fails many times in a row, if it cannot list the processes that it must kill, or if a command has
 changed the limits or the priority of the keeper. The daemon then starts another keeper. If the
 daemon cannot adopt the runners, a keeper with changed limits or priority forks no more runners, and
 ends after its last runner.

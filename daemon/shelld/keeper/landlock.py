@@ -1,7 +1,7 @@
 """Uses Landlock to close two gaps that mounts and namespaces leave in a sandbox.
 
 * Named pipes and devices: a program can open them for writing although their mount is read-only.
-* Abstract unix sockets of the machine: a sandbox that shares the network can connect to them.
+* Abstract unix sockets outside the sandbox: a sandbox that shares the network can connect to them.
 
 Python has no functions for these system calls.
 """

@@ -213,7 +213,7 @@ class RunnerPool:
         return self._keeper is not None and self._keeper.receive() is None
 
     def _continue_runners_without_keeper(self) -> None:
-        """Continue the runners that have lost their keeper.
+        """Send SIGCONT to the runners whose keeper has ended or no longer listens.
 
         Otherwise a stopped runner would not see that its channel has ended.
         """
@@ -257,7 +257,9 @@ class RunnerPool:
             self._orphan_reaper.must_start = True
 
     def orphans(self) -> list[int] | None:
-        """Return the orphans that survived SIGKILL; None while the killing is under way."""
+        """Return the orphans that survived SIGKILL; None while the orphans are still being
+        killed.
+        """
         self.clean_up()
         return self._orphan_reaper.survivors if self._orphan_reaper.is_done else None
 

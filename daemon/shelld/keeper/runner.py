@@ -154,7 +154,9 @@ class Runner:
         self._send_pid((READY, os.getpid(), subreaper, self._cgroup is not None))
 
     def serve(self) -> None:
-        """Run commands until no more can come and no process of the last command is left."""
+        """Run commands until no command can come any more and no process of the last one is
+        left.
+        """
         while self._is_needed or self._busy:
             events = self._wait()
             # Reap before reading the channel. If a kill arrives after the command has ended, this
@@ -206,7 +208,7 @@ class Runner:
 
     def _receive(self) -> None:
         messages = self._channel.receive()
-        # A command comes with descriptors, so it is always the last message of a read.
+        # A RUN message carries descriptors, so it is always the last message of a read.
         if messages and messages[-1][0][0] == RUN:
             messages = self._unless_abandoned(messages)
         if messages is None:
