@@ -43,7 +43,7 @@ def open_log(path: str, mode: int, flags: int = 0) -> int:
 class Log(logging.LoggerAdapter[logging.Logger]):
     """A logger that drops a line instead of raising an error.
 
-    `name` has the meaning that it has in `getLogger`.
+    `name` has the same meaning as in `getLogger`.
     """
 
     def __init__(self, name: str) -> None:

@@ -27,7 +27,7 @@ class TomlFile(NamedTuple):
     content: dict[str, Any]
 
     def at(self, key: str) -> str:
-        """Return the place of a key at the top level as ``FILE:LINE``.
+        """Return where a top-level key is, as ``FILE:LINE``.
 
         For a missing key, the line is 1.
         """
