@@ -2,8 +2,8 @@
 environment of the next bash.
 
 execve(2) takes only strings shorter than 128 KiB. All strings and their pointers together may take
-a quarter of the stack's limit, at least 128 KiB and at most 6 MiB. The script of the state sets the
-variables and functions that do not fit.
+a quarter of the limit on the stack (RLIMIT_STACK), at least 128 KiB and at most 6 MiB. The script
+of the state sets the variables and functions that do not fit.
 """
 
 from __future__ import annotations

@@ -47,9 +47,9 @@ class Declaration(Struct, frozen=True):
     `text`: the whole declaration, which ends with a newline.
 
     `value` is quoted as bash has printed it; None if the variable has no value. `is_own`: the
-    variable belongs to one bash, see `OWN_VARIABLES`. `exported`: the value in the environment, or
-    None if the variable is not exported, is an array or has no value. `line`: the line that
-    restores the variable.
+    variable describes one process of bash, or every bash sets it, see `OWN_VARIABLES`. `exported`:
+    the value in the environment, or None if the variable is not exported, is an array or has no
+    value. `line`: the line that restores the variable.
     """
 
     name: bytes

@@ -148,7 +148,9 @@ def _changed(before: ShellState, after: ShellState) -> set[bytes]:
 
 
 def _is_of_one_bash(name: bytes, before: ShellState, after: ShellState) -> bool:
-    """Return whether a variable belongs to one bash, and neither script has a line for it."""
+    """Return whether a variable describes one process of bash, or every bash sets it, and neither
+    script has a line for it.
+    """
     in_scripts = name in before.declarations or name in after.declarations
     return name in _OF_ONE_BASH and not in_scripts
 

@@ -3,7 +3,7 @@
 The result is the state that the next bash starts from.
 
 Pure, except for a cache. No function here raises, whatever a dump holds. The state leaves out facts
-that belong to one bash, such as its pid, its clock and its call stack.
+about the process of bash itself, such as its pid, its clock and its call stack.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def _directory(part: bytes) -> tuple[bytes, bool]:
 
 
 def parse_dump(dump: bytes, known: OptionNames = _UNKNOWN) -> ShellState | None:
-    """Return the state that a dump describes; None if it is incomplete or has another form.
+    """Return the state that a dump describes; None if the dump is incomplete or malformed.
 
     `known`: the names of options, for a dump without them.
     """
@@ -149,7 +149,7 @@ def parse_short_dump(dump: bytes, before: ShellState, names: frozenset[bytes]) -
     """Return the state after a command that could change only these variables and the directory.
 
     `before`: the state from which that command started. Returns None if the dump is incomplete or
-    has another form.
+    malformed.
     """
     if not is_whole(dump, is_short=True):
         return None

@@ -1,4 +1,4 @@
-"""Chooses the variables of the daemon's environment with which a session starts. Pure.
+"""Chooses which variables of the daemon's environment a new session gets. Pure.
 
 The choice keeps secrets away from programs that print or send their environment. It does not hide
 the secrets from a command that may read the daemon's files in /proc.

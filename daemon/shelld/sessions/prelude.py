@@ -42,8 +42,8 @@ _MAX_WORDS_BYTES: Final = 64 * 1024
 _WRAPPER: Final = b" ".join(lines_of("trap.bash")).replace(b"TABLE", TRAPS_VARIABLE)
 
 # With one of these variables in its environment, bash may start in posix mode, or with ~/.bashrc
-# instead of BASH_ENV. Debian and other distributions build bash in this way, for commands that sshd
-# starts.
+# instead of BASH_ENV. Debian and other distributions build bash so that it reads ~/.bashrc for
+# commands that sshd starts.
 _UNWANTED: Final[tuple[bytes, ...]] = (b"POSIX_PEDANTIC", b"SSH_CLIENT", b"SSH2_CLIENT")
 # With one of these variables in its environment, bash would run another startup file, or none.
 _STARTUP: Final[tuple[bytes, ...]] = (b"BASH_ENV", *_UNWANTED)

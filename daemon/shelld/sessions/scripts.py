@@ -1,4 +1,4 @@
-"""Reads the bash programs beside this module."""
+"""Reads the bash programs in the directory of this module."""
 
 from __future__ import annotations
 

@@ -47,8 +47,8 @@ MAX_DUMP_BYTES: Final = 4 * 1024 * 1024
 # third of this time if most lines are in the cache.
 MAX_INLINE_BYTES: Final = 64 * 1024
 
-# The daemon does not report these variables to clients. They belong to one process, or the daemon
-# reports `cwd` instead.
+# The daemon does not report these variables to clients. Each process sets `_` and SHLVL itself, and
+# instead of PWD and OLDPWD the daemon reports `cwd`.
 _NOT_TOLD: Final = frozenset({b"_", b"SHLVL", b"PWD", b"OLDPWD"})
 
 
@@ -136,7 +136,7 @@ class Session:
 
     @property
     def state(self) -> ShellState:
-        """The state of the next command. Every change creates a new object."""
+        """The state from which the next command starts. Every change creates a new object."""
         return self._state
 
     def lines_from(self, before: ShellState) -> bytes | None:

@@ -71,7 +71,9 @@ def to_text(data: bytes) -> str:
 
 
 def beginning(text: str) -> str:
-    """Return the short form of a text for lists. A long text is cut, and a mark follows."""
+    """Return the short form of a text for lists. A long text is cut, and the result then ends with
+    a mark.
+    """
     if len(text) <= MAX_SHOWN_CHARACTERS:
         return text
     return text[:MAX_SHOWN_CHARACTERS] + CUT_MARK

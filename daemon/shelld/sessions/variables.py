@@ -6,7 +6,7 @@ from typing import Final
 
 from shelld.sessions.dump import OPTIONS_VARIABLE, POSIX_VARIABLE, TRAPS_VARIABLE
 
-# Variables that belong to one bash, or that every bash sets itself.
+# Variables that describe one process of bash, or that every bash sets itself.
 OWN_VARIABLES: Final = frozenset(
     b"""BASH BASHOPTS BASHPID BASH_ALIASES BASH_ARGC BASH_ARGV BASH_ARGV0 BASH_CMDS BASH_COMMAND
     BASH_EXECUTION_STRING BASH_LINENO BASH_LOADABLES_PATH BASH_MONOSECONDS BASH_SOURCE BASH_SUBSHELL
