@@ -304,7 +304,8 @@ class Launch:
             recorder.own_directory,
             recorder.mark,
             shares_trap=shares_trap,
-            # A command that may set traps may also run text from elsewhere, with functions in it.
+            # A command that may set traps may also run text that is not in the command, and that
+            # defines functions.
             checks_functions=shares_trap or may_define_misprinted(command),
             lists_options=not state.option_names.is_known,
             before_dump=again,
@@ -367,8 +368,9 @@ class CommandLaunch(Launch):
             if changes:
                 withhold(self._env, changes)
             path = self.recorder.path if recording and self.recorder else None
-            # A startup file may end bash before bash has the session's state. Bash then reports
-            # another state as it ends, but the report of these lines is missing.
+            # A startup file may end bash before bash has restored the session's state. Bash then
+            # reports a wrong state as it ends. The daemon notices this, because the report of these
+            # lines is missing.
             lines = lines_of_call(changes or {}, path) if changes or startup_file else b""
             env, withheld = startable(self._env)
             descriptor = len(self._descriptors)

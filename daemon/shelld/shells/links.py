@@ -82,7 +82,7 @@ class Links:
             raise
 
     async def wait(self, on_readable: Callable[[], bool], until: float) -> None:
-        """Wait until `on_readable` returns True, or until the event loop's clock reaches `until`."""
+        """Wait until `on_readable` returns True, or the event loop's clock reaches `until`."""
         await self._watch.wait(on_readable, until)
 
     def wake_at(self, moment: float) -> None:

@@ -1,4 +1,4 @@
-"""Decides how and why bash ended, from the report of the runner or without any report."""
+"""Decides how and why bash ended, whether or not the runner has reported this."""
 
 from __future__ import annotations
 

@@ -280,7 +280,8 @@ class Runtime:
         return member
 
     def _check(self, session: Session, request: StartRequest) -> None:
-        """Raise `RpcError` if the manager or the session was closed while the start waited.
+        """Raise `RpcError` if the manager or the session was closed while the command waited to
+        start.
 
         Raises StateChangedError if the session no longer has `request.judged_state`, or the sandbox
         that the request tightens.

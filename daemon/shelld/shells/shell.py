@@ -124,7 +124,7 @@ class Shell:
     exit_code: int | None = field(default=None, init=False)
     signal: str | None = field(default=None, init=False)
     usage: CommandUsage = field(default=NO_USAGE, init=False)
-    # The pids of the processes that were alive after the end of bash, from the newest report.
+    # The pids of the processes that have outlived bash, according to the newest report.
     leftover: list[int] = field(init=False)
     # Whether bash left any processes when it ended.
     left_processes: bool = field(default=False, init=False)
