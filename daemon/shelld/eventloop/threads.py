@@ -117,7 +117,7 @@ class Thread(Generic[T]):
         return True
 
     async def wait(self, event: anyio.Event) -> None:
-        """Wait for an event that the thread sets, or for the end of the function.
+        """Wait until the thread sets an event, or until the function has ended.
 
         Raises RuntimeError ("can't start new thread") if the function does not begin in time.
         """

@@ -42,7 +42,7 @@ class Turns:
 
     @asynccontextmanager
     async def turn(self) -> AsyncGenerator[Turn]:
-        """Wait for a turn. The owner of the turn sets `cost_s` before the end of the block.
+        """Wait for a turn. The owner of the turn sets `cost_s` before it leaves the block.
 
         The event loop does other work between two turns, even if there is no pause.
         """

@@ -100,7 +100,7 @@ runner      Catches only errors that it expects. Any other error ends the runner
             was raised (`Keeper._become_runner`). The keeper treats such a runner like a killed one:
             the command is LOST, the keeper kills the tree, and another runner takes the next
             command. A runner also ends itself if it cannot list the processes that it must kill. If
-            it has just reaped bash, it first reports the end of bash.
+            it has just reaped bash, it first reports that bash has ended.
 keeper      Catches every error within one turn of its loop, and checks all its children again. It
             records a dead runner as lost before it does anything else, so it never forgets a dead
             runner. The keeper ends with an error in three cases only:

@@ -12,7 +12,7 @@ Invariants:
 * The runner reports a tree as empty only on ECHILD. Without subreapers, a scan for the tree must
   also find no process.
 * The runner starts a command only when no process of the last command is left, and never after the
-  runner has seen the end of the channel.
+  runner has read end of file on the channel.
 * A runner takes no other command once a command has changed the runner's directory, limits or
   priority.
 * A runner that cannot do its job ends with an error. Its keeper then kills the processes that the

@@ -179,7 +179,7 @@ class Descendants:
     poll_interval_ms: int | None = None
 
     def begin(self, leader: int) -> None:
-        """Record the start of a command."""
+        """Record that a command has started."""
 
     def living(self) -> list[int] | None:
         """Return the pids of the processes that still run; None if they cannot be listed."""
