@@ -55,7 +55,7 @@ What can race with what
 -----------------------
 
 * A kill and the end of bash. The runner decides which of them came first. The runner also reports
-  whether it had signalled bash, so a kill that arrives after the end of bash does not change the
+  whether it had signalled bash, so a kill that arrives after bash has ended does not change the
   outcome.
 * The death of the runner and its messages. The channel keeps the messages of a dead runner, so the
   end of bash is known before LOST or CHANNEL_ENDED. A command may have run although its runner died

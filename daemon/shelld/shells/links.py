@@ -92,8 +92,8 @@ class Links:
     def read(self) -> Iterator[Message | None]:
         """Store the output that has arrived, and yield the messages.
 
-        None means the end of the channel. If `is_shortage` is true afterwards, the caller must call
-        `read` again after a pause.
+        None means that the channel has ended. If `is_shortage` is true afterwards, the caller must
+        call `read` again after a pause.
         """
         before = self._shortages
         try:
@@ -221,7 +221,7 @@ class Links:
         return False
 
     def send_kill(self, number: int | None, grace_ms: int) -> None:
-        """Ask the runner for a kill. If the runner is gone, the end of the channel follows."""
+        """Ask the runner for a kill. If the runner is gone, the channel ends."""
         with contextlib.suppress(OSError):
             self.channel.send((KILL, number if number is None else int(number), grace_ms))
 
@@ -230,7 +230,7 @@ class Links:
         yet.
 
         In that case, this method replaces the keeper, and shuts the channel down, so that no runner
-        can take the command. The end of the channel follows.
+        can take the command. Then the channel ends.
         """
         runner = self.channel.peer
         if runner is not None:

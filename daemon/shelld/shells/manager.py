@@ -183,7 +183,8 @@ class Manager:
     # -- starting ---------------------------------------------------------------------------
 
     async def start(self, request: StartRequest) -> Shell:
-        """Hand a command to a runner. Does not wait for the start of bash, which may fail.
+        """Hand a command to a runner. Does not wait until bash has started, so bash may still fail
+        to start.
 
         Raises `RpcError` (resource_exhausted, spawn_failed, shutting_down).
         """

@@ -37,8 +37,8 @@ _KILLS: Final[Mapping[EndReason | None, Set[ShellEvent]]] = {
 
 
 class Outcome:
-    """Collects the facts about the end of bash. `kill_reason` says why somebody first asked for a
-    kill. `member` is the command's membership in a group with limits, or None.
+    """Collects the facts about how bash has ended. `kill_reason` says why somebody first asked for
+    a kill. `member` is the command's membership in a group with limits, or None.
     """
 
     def __init__(self, oom_kills: OomKills, member: Member | None = None) -> None:
@@ -91,8 +91,8 @@ class Outcome:
                 self._limit = reason
 
     def assume_killed(self) -> None:
-        """Count bash as ended by SIGKILL, because nobody has reported the end of bash, or because
-        bash has survived a kill.
+        """Count bash as ended by SIGKILL, because nobody has reported that bash has ended, or
+        because bash has survived a kill.
         """
         self._wait_status, self._was_signalled = signal.SIGKILL, True
 

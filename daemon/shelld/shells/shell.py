@@ -238,7 +238,7 @@ class Shell:
 
     @property
     def elapsed_ms(self) -> int:
-        """The run time until the end of bash, or until now if bash runs, by the monotonic clock."""
+        """How long bash ran, or has run until now, by the monotonic clock."""
         lasted = self._lasted
         return round((time.monotonic() - self._began if math.isnan(lasted) else lasted) * 1000)
 

@@ -63,7 +63,7 @@ class SparePolicy(Struct, eq=False):
     # -- observations -----------------------------------------------------------------------
 
     def command_is_over(self, name: str | None) -> bool:
-        """Record the end of a command. Return whether its session gets spare shells of its own.
+        """Record that a command has ended. Return whether its session gets spare shells of its own.
 
         A session gets its own spare shells if it was already among the `limit` sessions used last.
         If more than `limit` sessions run commands in turn, each session's spare shell would end
