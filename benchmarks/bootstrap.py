@@ -22,7 +22,7 @@ from pathlib import Path
 from measure import RawDaemon, milliseconds, report
 from ssh_server import ssh_server
 
-# The Python behind this virtual environment. It has none of the packages.
+# The Python from which this virtual environment was made. None of our packages are installed there.
 _PYTHON = Path(os.path.realpath(sys.executable))
 
 
@@ -57,7 +57,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        # The bundle is also kept in a cache of this machine. Do not use the user's.
+        # This machine also caches the bundle. Do not use the user's cache.
         os.environ["XDG_CACHE_HOME"] = f"{folder}/cache"
         report("bootstrap over ssh, s", **measure(Path(folder), options.rounds))
 

@@ -1,8 +1,8 @@
 """The cost of containment.
 
-It measures a command on a runner, a kill (until the proof that nothing is left), the memory at
-rest, a stop, and a thousand shells. Every ratio is relative to a plain spawn in the same run,
-interleaved.
+The benchmark measures the time of a command on a runner, of a kill (until it is proved that no
+process is left), and of a stop. It also measures the memory of an idle daemon, and a thousand
+shells. Every ratio is relative to a plain spawn in the same run, interleaved.
 
 Usage: python benchmarks/containment.py [--rounds N]
 """
@@ -139,7 +139,7 @@ def memory() -> None:
 def stubborn_stop(rounds: int) -> None:
     """Measure a full stop in which one command ignores SIGTERM and others hide.
 
-    The promise is under 2 s.
+    The stop should take less than 2 s.
     """
     stubborn = "trap '' TERM HUP INT; echo set; while :; do sleep 0.05; done"
     times: list[float] = []

@@ -1,4 +1,4 @@
-"""The core figures: ping, start-up, a short command, many at once, memory.
+"""The core figures: a ping, the start-up, a short command, many commands at once, and the memory.
 
 The baseline is plain `subprocess` in the same run, interleaved. Figures are medians and ratios;
 absolute times depend on the machine.

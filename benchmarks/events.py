@@ -179,7 +179,7 @@ async def our_push() -> tuple[float, float]:
 
 
 def slow_client() -> tuple[float, bool]:
-    """Return how many MB a daemon grows by for a slow client, and whether its exit event came."""
+    """Return by how many MB a daemon grows for a slow client, and whether it got the exit event."""
     ours = Ours()
     ours.ask("subscribe", events=["output", "exit"])
     before = most = resident_mb(ours.pid)

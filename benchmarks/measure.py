@@ -77,7 +77,7 @@ def family_of(pid: int) -> list[int]:
 
 @contextlib.contextmanager
 def busy_loops() -> Generator[None]:
-    """Run one busy loop per processor beside everything."""
+    """Run one busy loop per processor at the same time."""
     command = [sys.executable, "-c", "while 1: pass"]
     loops = [subprocess.Popen(command) for _ in range(os.cpu_count() or 1)]
     try:

@@ -37,21 +37,21 @@ _AT_ONCE = 3
 # How long a program may take to start (ms). A prompt that the daemon has not found within this time
 # counts as missed.
 _PATIENCE_MS = 20_000
-# Each time this command writes a line, the benchmark looks at the decoys once. All looks together
-# take longer than the silence after which the daemon reports a likely prompt.
+# Each time this command writes a line, the benchmark asks once whether the decoys seem to wait. It
+# does so for longer than the silence after which the daemon reports a likely prompt.
 _CLOCK = "while sleep 0.5; do echo tick; done"
 _LOOKS = 8
-# For this long, the daemon's pauses between scans of the processes get longer and longer.
+# The daemon scans the processes at growing intervals. After this time, the intervals are long.
 _SETTLE_S = 8.0
 
 Patterns = dict[str, list[re.Pattern[str]]]
 
 
 class Judged(NamedTuple):
-    """The result of each way of guessing for one entry.
+    """What each guessing method says about one entry of the corpus.
 
-    For each way, `after_ms` has the silence after which the way reports that the entry waits. A way
-    that never reports it is not in `after_ms`.
+    `after_ms` maps a method to the silence after which it reports that the entry waits for input. A
+    method that never reports this is not in `after_ms`.
     """
 
     entry: Entry

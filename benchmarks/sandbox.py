@@ -1,11 +1,12 @@
 """The cost of a sandbox: of its first command, and of each later command compared with a command
 outside.
 
-Three other ways run the same command. The first is `bash -c` alone. The second is `bash -c` in a
-bubblewrap of its own, with the mounts and namespaces of the same policy. The third runs if
-`--sandbox-runtime` names the directory of the npm package @anthropic-ai/sandbox-runtime, which
-needs socat and ripgrep. Commands run interleaved, in one session each; figures are medians. The
-ratio of `inside` is relative to `outside`; all other ratios are relative to `bash`.
+For comparison, the benchmark also runs the same command in three other ways. The first is `bash -c`
+alone. The second is `bash -c` in a bubblewrap of its own, with the mounts and namespaces of the
+same policy. The third runs if `--sandbox-runtime` names the directory of the npm package
+@anthropic-ai/sandbox-runtime, which needs socat and ripgrep. Commands run interleaved, in one
+session each; figures are medians. The ratio of `inside` is relative to `outside`; all other ratios
+are relative to `bash`.
 
 Usage: python benchmarks/sandbox.py [--rounds N] [--sandbox-runtime DIRECTORY]
 """

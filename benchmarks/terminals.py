@@ -82,13 +82,13 @@ while True:
 
 
 def lags(looks: int) -> None:
-    """Measure the delay of the screen: its arrival minus the newest time that it shows."""
+    """Measure how late the screen is: when it arrives, minus the newest time that it shows."""
     found = list[float]()
     with Client.spawn() as shell:
         bash_id = shell.bash(f"python3 -c '{_CLOCK}'", tty=True, run_in_background=True).bash_id
         began = time.monotonic()
         shell.bash_output(bash_id, wait=10_000)
-        # This read starts the screen's process.
+        # The first request for the screen starts the process that emulates it.
         shell.read_screen(bash_id)
         for _ in range(looks):
             lines = shell.read_screen(bash_id).lines

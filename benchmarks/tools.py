@@ -65,7 +65,7 @@ def over_mcp(rounds: int, pause: float, name: str) -> None:
 def first_report(rounds: int) -> None:
     """Measure the time from a call to its first progress notification.
 
-    The promise is one second.
+    The documentation promises at least one notification a second.
     """
     daemon = RawDaemon()
     call = {"name": "Bash", "arguments": {"command": "sleep 0.9"}, "_meta": {"progressToken": 1}}

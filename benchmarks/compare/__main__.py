@@ -1,8 +1,8 @@
-"""Ask all questions of all contestants, in turns; print a table and write the answers.
+"""Ask all contestants all questions, in turns; print a table and write the answers to a file.
 
 With ``--only``, the other rows of the output file stay as they are.
 
-With ``--busy``, one busy loop per processor runs beside everything.
+With ``--busy``, one busy loop per processor runs during the whole benchmark.
 
 Usage: python -m compare [--peers] [--busy] [--rounds PERCENT] [--only FIGURE]... [--output FILE]
 """
@@ -119,7 +119,7 @@ def ask_all(
     *,
     percent: int,
 ) -> None:
-    """Ask some questions of some contestants, and add their answers to the results."""
+    """Ask some contestants some questions, and add their answers to the results."""
     if not questions:
         return
     asked = Asked(makers)

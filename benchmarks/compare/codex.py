@@ -22,7 +22,7 @@ from compare.contestant import (
 from compare.installed import Installed
 from compare.line_contestant import LineContestant
 
-# The checks need no more chunks than this. Decoding more would only cost our own time.
+# The checks need no more chunks than this. Decoding more chunks would only slow down the benchmark.
 KEPT_CHUNKS = 16
 
 

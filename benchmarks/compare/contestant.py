@@ -24,7 +24,7 @@ class NoAnswer(Exception):
 
 
 class Answer(NamedTuple):
-    """`seconds` counts from the question. `output` is the output that the contestant returns."""
+    """`seconds` is the time since the question. `output` is what the contestant returns."""
 
     seconds: float
     output: str | bytes = ""

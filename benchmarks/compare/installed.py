@@ -53,14 +53,14 @@ def _version(folder: Path, package: str) -> str:
 
 @functools.cache
 def from_pypi(package: str, program: str) -> Installed:
-    """Install a package with a program."""
+    """Install a package that contains a program."""
     folder = _environment(package, f"bin/{program}")
     return Installed(folder / "bin" / program, _version(folder, package))
 
 
 @functools.cache
 def imported_from_pypi(package: str) -> tuple[ModuleType, str]:
-    """Install a package without a program, and import it into this process.
+    """Install a package that contains no program, and import it into this process.
 
     Return the module and the version of the package.
     """

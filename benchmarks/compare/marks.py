@@ -1,4 +1,4 @@
-"""Processes that the benchmark finds again, whoever started them and whatever their parent is."""
+"""Processes that the benchmark can find, no matter who started them and who their parent is."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Marked:
     count = 3
 
     def __init__(self) -> None:
-        # No other process sleeps for this time.
+        # No other process sleeps for exactly this number of seconds.
         self._mark = f"300.{os.getpid()}{next(_numbers):05d}"
         self.command = (
             f"sleep {self._mark} & "

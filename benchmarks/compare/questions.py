@@ -139,7 +139,8 @@ def _timeout(contestant: Contestant) -> Samples:
     marked = Marked()
     try:
         with ThreadPoolExecutor(1) as watching:
-            # Check that the processes started, because otherwise none could be left behind.
+            # Check that the processes started: otherwise, the contestant would seem to leave none
+            # behind.
             started = watching.submit(marked.wait_for_start)
             with contextlib.suppress(NoAnswer):
                 contestant.run(marked.command, timeout_s=1.0)

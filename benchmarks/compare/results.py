@@ -35,7 +35,7 @@ Row = dict[str, Cell]
 class Results(msgspec.Struct):
     """`rows` has a row for each figure.
 
-    `missing` maps each contestant that could not run to the reason.
+    `missing` has the contestants that could not run, and for each of them the reason.
     """
 
     machine: str

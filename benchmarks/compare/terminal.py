@@ -46,7 +46,7 @@ class Output:
     def add(self, data: bytes) -> bool:
         """Add output, and return whether the output has `end` now.
 
-        If it has, add no more output.
+        After that, add no more output.
         """
         self.count += len(data)
         self._last = self._last[-len(self._end) :] + data
