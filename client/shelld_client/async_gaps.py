@@ -3,9 +3,9 @@ for `AsyncClient`.
 
 `gaps.py` has the same code without await, for `Client`. `make sync` makes it from this file.
 
-Owns two offsets per command: up to these, a reader has received the command's output. Never moves
-the position of plain reads. Invariant: in each stream, the output of an event begins where the
-output of the previous event ended.
+For each command, owns two offsets, up to which a reader has received stdout and stderr. Never moves
+the position of plain reads (`bash_output` without offsets). Invariant: in each stream, the output
+of an event begins where the output of the previous event ended.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class AsyncOutputReader:
             self.ready.append(event)
 
     async def catch_up(self, event: Event) -> bool:
-        """Read output that was written before this call. Copy the ids of `event`.
+        """Read output that was written before this call, and make events with the ids of `event`.
 
         Return False if there is more.
         """

@@ -176,7 +176,7 @@ class AsyncMethods:
         return stream.result
 
     async def bash_output(self, bash_id: str, **options: Unpack[OutputOptions]) -> BashOutputResult:
-        """Return a shell's output since the last plain read, or from given byte offsets."""
+        """Return a shell's output from byte offsets, or since the last call without offsets."""
         return await self._request(calls.bash_output(bash_id, options))
 
     async def write_stdin(
@@ -184,7 +184,8 @@ class AsyncMethods:
     ) -> WriteStdinResult:
         """Write to the terminal or the open stdin of a shell. Wait, and return the new output.
 
-        Raises `StdinClosed` or `NotPossible`. A dangerous line for a shell raises `CommandBlocked`.
+        Raises `StdinClosed` or `NotPossible`. If the guard blocks a line that a shell would read,
+        raises `CommandBlocked`.
         """
         return await self._request(calls.write_stdin(bash_id, text, options))
 
@@ -284,10 +285,11 @@ class AsyncMethods:
         return await self._request(calls.close_session(session, target))
 
     async def add_target(self, name: str, argv: Sequence[str], *, bootstrap: bool = False) -> None:
-        """Register another daemon under a name, to pass calls on to it. `argv` starts that daemon.
+        """Register another daemon under a name, so that calls can be passed on to it. `argv` starts
+        that daemon.
 
-        With `bootstrap`, `argv` leads to a machine that has Python but not shelld, and the daemon
-        sends shelld there. The other daemon starts when a call first needs it. Raises
+        With `bootstrap`, `argv` starts a shell on a machine that has Python but not shelld, and the
+        daemon sends shelld there. The other daemon starts when a call first needs it. Raises
         `InvalidParams` if the name is taken.
         """
         await self._request(calls.add_target(name, argv, bootstrap=bootstrap))

@@ -81,7 +81,7 @@ class EventOptions(TypedDict, total=False):
 
     `events` are "exit", "output", "prompt", "listening", "leftover" and "screen". Output events of
     one shell are at least `interval_ms` (0 to 5,000) apart, unless `max_bytes` (1,024 to 1,048,576)
-    of output have come in between. `subscription` names a subscription to continue. With
+    of output have come since the last event. `subscription` names a subscription to continue. With
     `from_seq`, the daemon sends the events after this number again. `idempotency_key` continues the
     subscription that an earlier call with this key has begun.
     """
@@ -99,7 +99,7 @@ class EventOptions(TypedDict, total=False):
 
 
 class ScreenOptions(TypedDict, total=False):
-    """Options of a read of a terminal's screen.
+    """Options for reading a terminal's screen.
 
     `wait` (up to 600,000 ms) waits for `until`: "change" (the screen has a version after `since`),
     "stable" (the screen has not changed for `quiet_ms`) or "prompt" (the command waits for input).
@@ -121,7 +121,7 @@ class TypingOptions(TypedDict, total=False):
 
     `keys` are keys, named as in tmux, such as "Enter", "C-c" and "Up"; `data` is bytes; `eof` ends
     the input. With `secret`, nothing is written if the terminal could show the text. With `paste`,
-    text and data are marked as pasted, if the program has enabled such marks.
+    text and data are marked as pasted, if the program has enabled bracketed paste.
     """
 
     keys: Sequence[str] | None
@@ -132,7 +132,7 @@ class TypingOptions(TypedDict, total=False):
 
 
 class InputOptions(TypingOptions, total=False):
-    """Options of a write to a shell's input.
+    """Options for writing to a shell's input.
 
     They say what to write, and what to wait for afterwards. `wait` (up to 600,000 ms) waits for
     `until`; then the output is read, as with `OutputOptions`.
@@ -150,7 +150,8 @@ class InputOptions(TypingOptions, total=False):
 
 
 class ReadOptions(TypedDict, total=False):
-    """Options of a read. `wait` (up to 600,000 ms) waits until `until` is met or the command ends.
+    """Options for reading output. `wait` (up to 600,000 ms) waits until `until` is met or the
+    command ends.
 
     `until` is "output", "exit", "prompt" (the command waits for input), "match" (`pattern`, an RE2
     pattern, matches a line), "quiet" (no output for `quiet_ms`, by default 500) or "listening" (a
@@ -173,10 +174,10 @@ class ReadOptions(TypedDict, total=False):
 
 
 class OutputOptions(ReadOptions, total=False):
-    """Options of a read, with the offsets at which the read starts.
+    """Options for reading output, with the offsets at which to start.
 
     If an offset is given for one stream, only streams with an offset are read. Such a read does not
-    move the position of plain reads.
+    affect where a read without offsets continues.
     """
 
     stdout_offset: int | None
@@ -184,7 +185,7 @@ class OutputOptions(ReadOptions, total=False):
 
 
 class KillOptions(TypedDict, total=False):
-    """Options of a kill.
+    """Options for killing a shell.
 
     A kill sends `signal` first, then SIGKILL after `grace` milliseconds (up to 60,000).
     """

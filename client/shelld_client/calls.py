@@ -93,8 +93,8 @@ class Call(NamedTuple, Generic[T]):
 
     `decode` raises `ProtocolError` if the result does not match the method. `note` is called with
     the result or the error when it arrives. The caller may take it much later. `note` must not
-    raise.
-    `losses` counts the connections that were lost under a call that nobody waits for.
+    raise. If nobody waits for the call, `losses` counts the connections that were lost before its
+    answer came.
     """
 
     method: str
@@ -105,7 +105,8 @@ class Call(NamedTuple, Generic[T]):
 
 
 def find_again(call: Call[Any]) -> Call[Any] | None:
-    """Return the call that finds what `call` has begun if the answer to `call` is lost.
+    """Return a call that finds what `call` has begun, for the case that the answer to `call` is
+    lost.
 
     The returned call starts no command. Return None if `call` has no key.
     """
@@ -256,8 +257,8 @@ def repeatable(options: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def kept_after(error: ShellError) -> int | None:
-    """Return the lowest number after which a subscription can continue, from the error that refuses
-    another number. Return None for other errors.
+    """Return the lowest `from_seq` with which a subscription can continue, if `error` refuses the
+    `from_seq` of a call. Return None for other errors.
     """
     available = error.data.get("available")
     kept = cast("dict[str, object]", available).get("from") if isinstance(available, dict) else None
@@ -271,7 +272,7 @@ def with_time_left(call: Call[T], elapsed_s: float) -> Call[T]:
     call itself if it has no valid `wait`.
     """
     wait, elapsed_ms = call.params.get("wait"), int(elapsed_s * 1000)
-    # The daemon refuses other values, among them True. Send them unchanged.
+    # The daemon refuses other values, among them True. So send such a value unchanged.
     if type(wait) is not int or not 0 < wait <= MAX_WAIT_MS or not elapsed_ms:
         return call
     return call._replace(params={**call.params, "wait": max(0, wait - elapsed_ms)})
@@ -286,7 +287,7 @@ def output_at(
 ) -> Call[BashOutputResult]:
     """Return the call that reads a part of one stream.
 
-    The call does not move the position of plain reads.
+    The call does not affect where a read without offsets continues.
     """
     options = {f"{stream}_offset": start, "max_bytes": size, "strip_ansi": strip}
     return bash_output(bash_id, options)

@@ -200,7 +200,8 @@ class Child:
 
 @contextmanager
 def without_sigpipe() -> Generator[None]:
-    """Make a write to a pipe without a reader raise, instead of killing the program by SIGPIPE.
+    """Let a write to a pipe without a reader raise an error, instead of ending the program by
+    SIGPIPE.
 
     Python ignores SIGPIPE, but command-line programs often restore its default action.
     """

@@ -137,17 +137,18 @@ class AsyncClient(SpawnedClient, AsyncMethods):
     ) -> Self:
         """Return a client that starts its daemon when entered.
 
-        `Client.spawn` describes `command`, `args`, `env`, `cwd`, `start_timeout`, and the errors of
-        entering.
+        `Client.spawn` describes `command`, `args`, `env`, `cwd`, `start_timeout`, and the errors
+        that entering the client can raise.
 
         With `restart`, the first call after a daemon has died starts a new daemon within
-        `start_timeout`. If the start fails, this call raises the errors of entering. Calls that
-        were under way when the daemon died raise `DaemonExited`. All shells, sessions and
-        subscriptions are lost. The client repeats the settings of `configure_session` and
-        `add_target`; if this fails, the first call raises the error. With `keep_directories`, the
-        client creates the sessions again, except those of targets. Each session gets the directory
-        that the last result of `bash` or `stream` has reported. `on_restart` is called once for
-        each new daemon, before the daemon takes calls. An exception in `on_restart` is logged.
+        `start_timeout`. If the start fails, this call raises the same errors as entering the
+        client. Calls that were under way when the daemon died raise `DaemonExited`. All shells,
+        sessions and subscriptions are lost. The client repeats the settings of `configure_session`
+        and `add_target`; if this fails, the first call raises the error. With `keep_directories`,
+        the client creates the sessions again, except those of targets. Each session gets the
+        directory that the last result of `bash` or `stream` has reported. `on_restart` is called
+        once for each new daemon, before the daemon takes calls. An exception in `on_restart` is
+        logged.
         """
         argv = daemon_command(command, args)
         return cls(
@@ -334,7 +335,7 @@ class AsyncClient(SpawnedClient, AsyncMethods):
                 self._left.set()
 
     async def _stop_replacing(self) -> None:
-        """If the daemon is being replaced, stop that. This takes a bounded time."""
+        """If the daemon is being replaced, stop the replacement. This takes a bounded time."""
         if self._replacement is not None and self._replacing.locked():
             self._replacement.cancel()
             with anyio.CancelScope(shield=True):

@@ -72,11 +72,11 @@ MAX_BANNER_BYTES: Final = 64 * 1024
 _QUOTED_HEAD: Final = 100
 _QUOTED_TAIL: Final = 300
 
-# The beginning of the daemon's messages. If a banner has no final newline, this text shows where
-# the message begins.
+# How the daemon's messages begin. If a banner has no final newline, this text shows where the
+# message begins.
 _MESSAGE_START: Final = b'{"jsonrpc":"2.0"'
 
-# The beginning of the daemon's answers, up to the id.
+# How the daemon's answers begin, up to the id.
 _ANSWER_START: Final = re.compile(
     rb'\s*\{\s*"jsonrpc"\s*:\s*"2\.0"\s*,\s*"id"\s*:\s*(\d{1,18})\s*,'
 )
@@ -113,7 +113,7 @@ _WRITTEN: Final = frozenset({"text", "keys", "base64"})
 wire_logger: Final = logging.getLogger("shelld_client.wire")
 
 _decoder: Final = msgspec.json.Decoder(_Message)
-# The number of strings that are decoded from a message that is no error: version, id and method.
+# How many strings are decoded from a message without an error: version, id and method.
 _MESSAGE_STRINGS: Final = 3
 _HEAD_BYTES: Final = 1_000
 
@@ -224,8 +224,8 @@ class Connection(Generic[T]):
     def receive(self, data: bytes) -> Iterator[tuple[T, bytes | ShellError]]:
         """Yield each call that `data` answers, with its result (JSON) or its error.
 
-        If the data is nothing that a daemon sends, first yields the answers before it, then raises
-        `ProtocolError`.
+        If the data contains something that no daemon sends, first yields the answers before this,
+        then raises `ProtocolError`.
         """
         if self._banner is not None:
             data = self._after_banner(self._banner, data)
@@ -338,7 +338,7 @@ class Connection(Generic[T]):
         """If the call whose answer could not be received is still pending, yield it.
 
         Raises `ProtocolError` if the data does not begin with the start of a daemon's answer and an
-        id. In that case, it is not a message, or nobody knows which call waits for it.
+        id. In that case, the data is no message, or it is unknown which call waits for the answer.
         """
         start = _ANSWER_START.match(self._frames.refused_head)
         if event is FrameError.BAD_HEADER or start is None:

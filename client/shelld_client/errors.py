@@ -1,7 +1,7 @@
 """Defines the exceptions of the client, and maps the errors on the wire to exceptions.
 
 `ShellError` is the base of all exceptions. `kind` is the stable name of the wire error ("timeout",
-"shell_not_found", ...), or None for an error that was not on the wire.
+"shell_not_found", ...), or None for an error that the daemon has not sent.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from shelld_protocol.structs import Usage
 
 
 class ShellError(Exception):
-    """The base of all errors. `code` and `data` come from the error on the wire."""
+    """The base of all errors. `code` and `data` come from the error that the daemon has sent."""
 
     def __init__(
         self, message: str, *, code: int | None = None, data: dict[str, Any] | None = None
@@ -135,7 +135,7 @@ class SessionNotFound(ShellError):
 class RequestCancelled(ShellError):
     """The request was cancelled.
 
-    The request was cancelled. If it had started a command, the command was killed.
+    If the request had started a command, the command was killed.
     """
 
 
@@ -146,8 +146,7 @@ class ShuttingDown(ShellError):
 class InvalidParams(ShellError, ValueError):
     """`parameter` is invalid.
 
-    A parameter is invalid. The client refuses values that JSON cannot express, the daemon all other
-    invalid values.
+    The client refuses values that JSON cannot express. The daemon refuses all other invalid values.
     """
 
     @property
@@ -230,7 +229,7 @@ class TargetLost(ShellError):
     """`target` cannot be reached, or the connection to it has ended; the next call connects again.
 
     If `maybe_started`, the call may have had its effect. `text` is the output of the program that
-    leads to the target, such as a message of ssh.
+    connects to the target, such as a message of ssh.
     """
 
     @property

@@ -64,7 +64,7 @@ class OutputReader:
             self.ready.append(event)
 
     def catch_up(self, event: Event) -> bool:
-        """Read output that was written before this call. Copy the ids of `event`.
+        """Read output that was written before this call, and make events with the ids of `event`.
 
         Return False if there is more.
         """

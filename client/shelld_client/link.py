@@ -122,8 +122,8 @@ class Link:
     def check(self) -> None:
         """Raise LinkFailedError if the link has failed.
 
-        Call this method once the connection knows the request: if the link failed before that,
-        nothing has ended the request.
+        Call this method after the request was registered with the connection. If the link failed
+        before that, the failure has not ended the request.
         """
         if self.failure is not None:
             raise LinkFailedError
@@ -141,7 +141,8 @@ class Link:
     def _ended(self, error: ProtocolError | None) -> None:
         """Make all present and future requests fail, because no more answers will come."""
         assert self._child is not None
-        # Set the failure first, so a request that becomes pending after the next step sees it.
+        # Set the failure first, so that a request that is registered after the next step finds the
+        # failure.
         self.failure = failure = (
             self.failure or error or self._child.post_mortem(self.connection.said)
         )

@@ -94,7 +94,7 @@ class BaseMailbox:
         self._tell_abandoned()
 
     def _tell_abandoned(self) -> None:
-        # Read each attribute once, because two threads may be here at the same time.
+        # Read each attribute once, because two threads may run this code at the same time.
         take, answer = self._abandoned, self._answer
         if take is not None and answer is not None:
             self._abandoned = None

@@ -174,7 +174,7 @@ class Methods:
         return stream.result
 
     def bash_output(self, bash_id: str, **options: Unpack[OutputOptions]) -> BashOutputResult:
-        """Return a shell's output since the last plain read, or from given byte offsets."""
+        """Return a shell's output from byte offsets, or since the last call without offsets."""
         return self._request(calls.bash_output(bash_id, options))
 
     def write_stdin(
@@ -182,7 +182,8 @@ class Methods:
     ) -> WriteStdinResult:
         """Write to the terminal or the open stdin of a shell. Wait, and return the new output.
 
-        Raises `StdinClosed` or `NotPossible`. A dangerous line for a shell raises `CommandBlocked`.
+        Raises `StdinClosed` or `NotPossible`. If the guard blocks a line that a shell would read,
+        raises `CommandBlocked`.
         """
         return self._request(calls.write_stdin(bash_id, text, options))
 
@@ -282,10 +283,11 @@ class Methods:
         return self._request(calls.close_session(session, target))
 
     def add_target(self, name: str, argv: Sequence[str], *, bootstrap: bool = False) -> None:
-        """Register another daemon under a name, to pass calls on to it. `argv` starts that daemon.
+        """Register another daemon under a name, so that calls can be passed on to it. `argv` starts
+        that daemon.
 
-        With `bootstrap`, `argv` leads to a machine that has Python but not shelld, and the daemon
-        sends shelld there. The other daemon starts when a call first needs it. Raises
+        With `bootstrap`, `argv` starts a shell on a machine that has Python but not shelld, and the
+        daemon sends shelld there. The other daemon starts when a call first needs it. Raises
         `InvalidParams` if the name is taken.
         """
         self._request(calls.add_target(name, argv, bootstrap=bootstrap))

@@ -29,9 +29,9 @@ class Ongoing:
     Unless `send_later` is None, another request can take over from this one after a lost
     connection. `send_later` sends a call on the next connection, and ignores its answer.
 
-    `check` is called once the connection knows the request. `check_taker` raises an exception if
-    nothing could wake its caller. Call `check_taker` before you wait for an item, or for another
-    task or thread that takes an item.
+    `check` is called once the request is registered with the connection. `check_taker` raises an
+    exception if nothing could wake the task or thread that calls it. Call `check_taker` before you
+    wait for an item, or for another task or thread that takes an item.
     """
 
     # `__del__` reads this value if `__init__` has failed.
@@ -107,7 +107,7 @@ class Ongoing:
     def answer(self) -> bytes:
         """Wait for the answer.
 
-        Raises `ShellError`; also raises it if an event comes before the answer.
+        Raises `ShellError` if the answer is an error, or if an event comes before the answer.
         """
         item = self.next()
         if isinstance(item, ShellError):
@@ -146,8 +146,8 @@ class Ongoing:
         If the request has no answer yet, the daemon still continues the subscription when it
         answers. A later request can continue it again, and any request can end it.
         """
-        # First set the flag, then withdraw. `answered` first claims, then reads the flag. So
-        # whichever of the two runs last withdraws the claim.
+        # First set the flag, then withdraw. `answered` first claims the subscription, and then
+        # reads the flag. If both run at the same time, the one that ends last withdraws the claim.
         self._has_withdrawn = True
         self.leave_to_next()
         self._connection.ownership.withdraw(self._subscription, self._id)
@@ -246,7 +246,8 @@ class Ongoing:
 
 def was_cut(error: object) -> bool:
     """Return whether an error says only that the connection was lost."""
-    # A `TargetLost` has a code only if the daemon has sent it, and it is then about a target.
+    # If the daemon has sent the `TargetLost`, the error has a code, and says that a target was
+    # lost.
     return isinstance(error, TargetLost) and error.code is None
 
 
@@ -289,7 +290,7 @@ def send_only(
 
 
 def _weakly(ongoing: Ongoing) -> Callable[[bytes | ShellError], None]:
-    """Return a function that passes the answer to `ongoing`, and refers to it only weakly."""
+    """Return a function that passes the answer to `ongoing`, with only a weak reference to it."""
     weak = ref(ongoing)
 
     def pass_on(answer: bytes | ShellError) -> None:

@@ -24,8 +24,8 @@ class Ownership:
         self._owners: dict[str, int] = {}
         # The requests that have become owners and have not left yet.
         self._readers: dict[int, None] = {}
-        # Maps each owner that has given its subscription back to the previous reader, which owns
-        # the subscription again.
+        # If a request has given its subscription back, maps the id of the request to the id of the
+        # previous reader, which owns the subscription again.
         self._given_back: dict[int, int] = {}
         self._heirs: dict[tuple[str, int], None] = {}
         # The subscriptions that their owners are about to end.

@@ -242,7 +242,10 @@ class Pump:
     def _turn_until(
         self, condition: Callable[[], bool], seconds: float = math.inf, haste: Haste | None = None
     ) -> bool:
-        """Run actions until `condition` is true. Return False if time is up or haste increases."""
+        """Run actions until `condition` is true.
+
+        Return False if time is up, or if the daemon must now end faster than `haste` says.
+        """
         end_at = time.monotonic() + seconds
         interval = EXIT_POLL_S if self._exit is None and seconds < math.inf else math.inf
         while not condition():

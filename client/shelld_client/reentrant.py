@@ -68,7 +68,7 @@ class Wakeup:
         os.set_blocking(self.descriptor, False)
         os.set_blocking(write_end, False)
         self._write_end = write_end
-        # The descriptors that are still open. Whoever pops one closes it.
+        # The descriptors that are still open. The code that pops a descriptor also closes it.
         self._to_close = [self.descriptor, write_end]
         self._users: set[object] = set()
         self._is_closed = False
@@ -89,7 +89,7 @@ class Wakeup:
                 self._close_unused()
 
     def clear(self) -> None:
-        """Make `descriptor` unreadable again. Call it in the polling thread."""
+        """Make `descriptor` unreadable again. Call this method in the polling thread."""
         with suppress(BlockingIOError):
             os.read(self.descriptor, 4096)
 

@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 class _Ended(msgspec.Struct, rename={"session_cwd": "sessionCwd"}):
-    """The members of the result of a command that are needed here."""
+    """The members of a command's result that this module needs."""
 
     bash_id: str = ""
     session_cwd: str | None = None
@@ -59,10 +59,11 @@ class Memory:
     """
 
     def __init__(self) -> None:
-        # The configuring calls by kind and name. A target comes before the sessions at this target.
+        # The calls that have configured the daemon, by kind and name. The call that adds a target
+        # comes before the calls about sessions at this target.
         self._configured: dict[tuple[str, str], Call[Any]] = {}
         self._directories: dict[str, str] = {}
-        # The targets of the sessions that a call has begun there.
+        # Maps each session that a call has begun at a target to this target.
         self._targets: dict[str, str] = {}
 
     def noted(self, call: Call[T]) -> Call[T]:
@@ -160,7 +161,7 @@ class Memory:
 
 
 def _begins(call: Call[Any]) -> bool:
-    """Return whether a call to a target begins its session, if it has one and it is new."""
+    """Return whether a call to a target begins its session, if the call has a new session."""
     params = call.params
     starts_nothing = params.get("dry_run") or params.get("key_must_exist")
     is_default = params.get("session", DEFAULT_SESSION) == DEFAULT_SESSION

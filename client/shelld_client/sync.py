@@ -68,8 +68,8 @@ class Client(SpawnedClient, Methods):
         # The newest link. Calls may use a link only after the client has identified the daemon at
         # the other end.
         self._newest: Link | None = None
-        # The thread that attaches again holds this lock. The lock is reentrant for the reason in
-        # `AsyncItems`.
+        # A thread holds this lock while it attaches to the daemon again. The lock is reentrant for
+        # the reason in `AsyncItems`.
         self._attaching = threading.RLock()
         self._is_attaching = False
         # Set when the client is exited.
@@ -186,7 +186,7 @@ class Client(SpawnedClient, Methods):
             if link.failure is None:
                 return link
             if self._reconnect is None or not is_connection_lost(link.failure) or not may_wait():
-                # A copy, because raising an exception writes a traceback into it.
+                # Raise a copy, because raising an exception writes a traceback into it.
                 raise copy.copy(link.failure)
             self._attach_again(self._reconnect, link.failure)
 

@@ -1,4 +1,4 @@
-"""Runs one daemon in an actor, and passes its streams on.
+"""Runs one daemon in an actor, and passes on what the daemon reads and writes.
 
 Owns the daemon from `start` until `close` is called or the actor's process ends. If this process
 ends, the daemon's input ends, so the daemon notices. Never decodes the messages. Does not use Ray.

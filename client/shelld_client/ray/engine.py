@@ -95,7 +95,7 @@ class Actor:
 
 
 def connect() -> None:
-    """Start Ray, or join the cluster that the environment names, unless already done.
+    """Start Ray, or join the cluster that the environment names, unless Ray already runs.
 
     This may block. Raises `SpawnFailed`.
     """

@@ -144,7 +144,7 @@ class Link:
         )
 
     def _check_taker(self) -> None:
-        """On another event loop, nothing would wake the caller, so raise an error there."""
+        """Raise an error on another event loop, because nothing would wake the caller there."""
         if asyncio.get_running_loop() is not self._event_loop:
             raise RuntimeError("the pool was entered on another event loop")
 

@@ -28,8 +28,8 @@ R = TypeVar("R")
 
 Run: TypeAlias = Callable[[str], Coroutine[Any, Any, BashResult]]
 
-# New commands may get ahead of the oldest running command by this factor times the number of
-# commands that run at once. So a slow command does not stop the other commands.
+# The number of commands whose results were not taken yet may be this many times the number of
+# commands that run at once. So while the oldest command is slow, other commands can begin and end.
 _AHEAD: Final = 4
 
 

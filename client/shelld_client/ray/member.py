@@ -64,7 +64,7 @@ class Member:
         )
 
     async def start(self) -> None:
-        """Wait until the daemon runs. Raises `ShellError` after the actor has ended."""
+        """Wait until the daemon runs. If the start fails, end the actor, and raise `ShellError`."""
         try:
             await self._actor.start(self._args)
             await self._link.start()

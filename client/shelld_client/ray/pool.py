@@ -59,9 +59,9 @@ class Pool:
     their turn. `actor_options` are further options of Ray's actors, such as `scheduling_strategy`
     and `runtime_env`.
 
-    Entering joins the cluster to which the process is connected, or starts Ray. Entering raises
-    `ResourceExhausted` if the cluster has no room within `start_timeout` seconds. When the block or
-    the process ends, all daemons end with all their commands.
+    Entering the pool joins the cluster to which the process is connected, or starts Ray. Entering
+    raises `ResourceExhausted` if the cluster has no room within `start_timeout` seconds. When the
+    block or the process ends, all daemons end with all their commands.
     """
 
     def __init__(
