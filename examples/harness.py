@@ -82,12 +82,12 @@ class ScriptedModel:
 
 
 class Harness:
-    """Runs the calls of a model. `ends` has the events about the ends of all shells."""
+    """Runs the calls of a model. `ends` yields an event when a shell ends."""
 
     def __init__(self, shell: AsyncClient, ends: AsyncEventStream) -> None:
         self._shell = shell
         self._ends = ends
-        # The shells of which the model wants to know when they end.
+        # The harness tells the model when one of these shells ends.
         self._jobs: set[str] = set()
 
     async def run(self, model: ScriptedModel, task: str) -> str:

@@ -1,4 +1,5 @@
-"""A runtime for SWE-ReX over shelld. Programs for SWE-ReX can use it in place of `LocalRuntime`.
+"""A runtime for SWE-ReX that runs commands with shelld. Programs for SWE-ReX can use it in place of
+`LocalRuntime`.
 
 The daemon may be on another machine or in a container, so commands also read and write files.
 """

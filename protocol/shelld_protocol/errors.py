@@ -1,8 +1,8 @@
 """Defines all errors in one table: code, stable kind, and message.
 
-No other module spells a code or a kind. Messages are for people, kinds for programs. No message and
-no data member ever carries an exception's text, a traceback, or a path that the peer did not send
-itself.
+No other module contains a code or a kind as a literal. Messages are for people, kinds for programs.
+No message and no data member ever carries an exception's text, a traceback, or a path that the peer
+did not send itself.
 
 Codes below -32000 belong to JSON-RPC, LSP and MCP. Codes of shelld are positive: JSON-RPC reserves
 -32768..-32000, and MCP uses most of the codes in this range that JSON-RPC leaves to servers.
@@ -254,7 +254,7 @@ def target_lost(target: str, message: str, *, maybe_started: bool, text: str = "
     """Return the error of a request if its target cannot be reached or is gone.
 
     If `maybe_started`, the target may have received the request. `text` is the output of the
-    program that leads to the target, without the protocol's messages.
+    program that connects to the target, without the protocol's messages.
     """
     data = {"target": target, "maybeStarted": maybe_started, "text": text}
     return RpcError(ErrorKind.TARGET_LOST, message, data)

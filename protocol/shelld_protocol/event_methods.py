@@ -238,8 +238,8 @@ class ScreenEvent(Event, kw_only=True):
 
 
 class LostSubscription(Result, kw_only=True):
-    """The params of ``shell/lost``. It says that a subscription at a target sends nothing more,
-    because the connection to the target is gone. The notification has no number, because only the
+    """The params of ``shell/lost``. This notification says that a subscription at a target sends
+    nothing more, because the connection to the target is gone. It has no number, because only the
     target can number events.
     """
 
@@ -255,10 +255,10 @@ LOST_NOTIFICATION: Final = "shell/lost"
 class SubscriptionOver(Result, kw_only=True):
     """The params of ``shell/over``.
 
-    It says that a continued subscription of one shell sends nothing more.
+    This notification says that a continued subscription of one shell sends nothing more.
 
-    If the events of the subscription include `exit`, the exit event says so, and this notification
-    is not sent. The notification has no number, because it is never sent again.
+    If the events of the subscription include `exit`, the exit event already says so, and this
+    notification is not sent. The notification has no number, because it is never sent again.
     """
 
     subscription: SubscriptionId

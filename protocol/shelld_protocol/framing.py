@@ -110,8 +110,8 @@ class FrameReader:
         self._body_length: int | None = None
         self._header_length: int | None = None
         self._header_seen = False
-        # For `CONTENT_LENGTH`: whether the current header line was so long that most of it was
-        # dropped, and the first bytes of that line.
+        # For `CONTENT_LENGTH`: whether most of the current header line was dropped because the line
+        # is too long, and the first bytes of this line.
         self._line_is_long = False
         self._line_start = b""
         self._out_of_memory = False
@@ -119,8 +119,9 @@ class FrameReader:
     def receive_data(self, data: bytes) -> None:
         """Take the next bytes of the stream, in a piece of any size.
 
-        If memory is short, drop the unfinished message to free some memory. If there is none, take
-        no bytes, and raise MemoryError; another call with the same data may succeed.
+        If memory is short, drop the unfinished message to free some memory. If there is no
+        unfinished message, take no bytes, and raise MemoryError; another call with the same data
+        may succeed.
         """
         try:
             self._store(data)
@@ -293,7 +294,7 @@ class FrameReader:
                 return event
 
     def _read_header_line(self) -> FrameError | NeedData | None:
-        """Consume one header line. If it returns None, the caller must check the state again."""
+        """Consume one header line. After None, the caller must check the state again."""
         end = None if self._eof and b"\n" not in self._buffer else self._end_of_line()
         if end is None:
             if len(self._buffer) > MAX_HEADER_LINE_BYTES:

@@ -22,7 +22,7 @@ from shelld_protocol.errors import RpcError, internal_error, invalid_request, pa
 
 NULL_ID: Final = b"null"
 
-# The beginning of a request, as `encode_request` writes it. The pattern matches only ids without
+# How a request begins if `encode_request` has made it. The pattern matches only ids without
 # escapes, so the matched bytes are the JSON text of the id.
 _ID_AT_START: Final = re.compile(
     rb'\s*\{\s*"jsonrpc"\s*:\s*"2\.0"\s*,\s*"id"\s*:\s*'
@@ -42,7 +42,7 @@ class Request(Struct, frozen=True):
 
 
 class Invalid(Struct, frozen=True):
-    """An invalid message. Answer it with `error` and `id` (JSON text)."""
+    """An invalid message. The answer to the message has `error` and `id` (JSON text)."""
 
     error: RpcError
     id: bytes = NULL_ID

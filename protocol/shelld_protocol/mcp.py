@@ -47,7 +47,7 @@ class McpParams(Params, forbid_unknown_fields=False, kw_only=True):
 
 
 class PingParams(McpParams, forbid_unknown_fields=True, kw_only=True):
-    """Refuses unknown members: ``ping`` is also a method of shelld, whose methods refuse them."""
+    """Refuses unknown members, because ``ping`` is also one of shelld's strict methods."""
 
 
 class InitializeParams(McpParams, kw_only=True):

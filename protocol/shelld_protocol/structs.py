@@ -42,8 +42,8 @@ MIN_OPEN_FILES: Final = 16
 # Every client can represent this integer.
 MAX_RESOURCE: Final = 2**53 - 1
 
-# How many characters of a command, or of its description, lists show. After the shell has ended, no
-# more characters are kept.
+# Lists show at most this many characters of a command or its description. After the shell has
+# ended, no more characters are kept.
 MAX_SHOWN_CHARACTERS: Final = 4_096
 CUT_MARK: Final = "... (truncated)"
 
