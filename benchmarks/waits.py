@@ -1,7 +1,7 @@
 """How soon a waiting call is answered after the event that it waits for, for each `until`.
 
 The benchmark compares such a call with a client that asks every 100 ms, and counts the calls of
-both. The two ways take turns, and figures are medians. The events come at random moments.
+both. The two methods take turns, and figures are medians. The events come at random moments.
 
 The benchmark also measures the daemon's processor time while many calls wait for an event that
 never happens.
@@ -59,8 +59,8 @@ def _has_ended(result: BashOutputResult, _silent_s: float) -> bool:
 class _Wait(NamedTuple):
     """`wait` has the options of a call that waits, and `poll` those of a call that returns at once.
 
-    `is_over` gets a result of `poll` and the seconds of silence, and returns whether these show the
-    event.
+    `is_over` gets a result of `poll` and the seconds of silence, and returns whether the event has
+    happened.
     """
 
     command: str

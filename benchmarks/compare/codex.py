@@ -73,7 +73,7 @@ def params_of(message: dict[str, Any]) -> dict[str, Any]:
 
 
 class ExecServer(CodexContestant):
-    """A command is over when its exit and all its earlier messages have arrived, in any order."""
+    """A command has ended when its exit and all earlier messages have arrived, in any order."""
 
     name = "codex exec-server"
     arguments = ("exec-server", "--listen", "stdio", "--concurrent-requests", "64")

@@ -288,7 +288,7 @@ class AsyncMethods:
         """Register another daemon under a name, so that calls can be passed on to it. `argv` starts
         that daemon.
 
-        With `bootstrap`, `argv` starts a shell on a machine that has Python but not shelld, and the
+        With `bootstrap`, `argv` connects to a machine that has Python but not shelld, and the
         daemon sends shelld there. The other daemon starts when a call first needs it. Raises
         `InvalidParams` if the name is taken.
         """

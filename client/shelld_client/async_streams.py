@@ -182,8 +182,8 @@ class AsyncEventStream(_Iteration[Event]):
             self._reached = from_seq
         elif self._params.get("idempotency_key") is None:
             self._reached = result.seq
-        # With a key, the daemon sends all kept events again. If the subscription is over, all that
-        # comes are earlier events, sent again.
+        # With a key, the daemon sends all kept events again. If the subscription has ended, only
+        # earlier events come, which are sent again.
         self._is_over = result.is_over and self._reached == result.seq
         return self
 

@@ -86,7 +86,8 @@ class Job(Items[Event]):
         # The event that was received but not yet returned, because the skipped output before it
         # must be read first.
         self._event: Event | None = None
-        # The beginning of the subscription, until the output before it was read.
+        # An event that stands for the beginning of the subscription, until the earlier output was
+        # read.
         self._beginning: Event | None = None
         # The params of the subscription, or None before it begins. `from_seq` is the number of the
         # last event that was received, so the same call continues the subscription after a lost
