@@ -1,5 +1,5 @@
-"""Reads the output that the events of a command skip, and the output from before the subscription,
-for `AsyncClient`.
+"""Reads output that the events of a command have skipped, and output that was written before the
+subscription, for `AsyncClient`.
 
 `gaps.py` has the same code without await, for `Client`. `make sync` makes it from this file.
 

@@ -54,8 +54,8 @@ _BEGINNING: Final = frozenset({"bash", "configure_session"})
 
 
 class Memory:
-    """Holds the targets, the settings of sessions, and where sessions are: their targets, and the
-    directories that results reported.
+    """Holds the targets, the settings of sessions, and for each session its target, and the
+    directory that a result has reported.
     """
 
     def __init__(self) -> None:
@@ -67,7 +67,8 @@ class Memory:
         self._targets: dict[str, str] = {}
 
     def noted(self, call: Call[T]) -> Call[T]:
-        """Return the call as it must be sent. When its answer arrives, this object records it.
+        """Return the call as it must be sent. When the answer arrives, this object records what it
+        says.
 
         If the call names no target, the returned call has the target of its session, because a new
         daemon does not know this target. Without the target, the session's next command would run
