@@ -244,8 +244,8 @@ def _zsh() -> str:
 
 # -- fish -------------------------------------------------------------------------------------
 
-# Whether the subcommand is one of the words that follow. `__fish_seen_subcommand_from` would also
-# find these words in the command of `shelld run`.
+# A condition in fish: the subcommand is one of the words that we append here. Do not use
+# `__fish_seen_subcommand_from`, which would also find these words in the command of `shelld run`.
 _FISH_IS_ONE_OF: Final = "contains -- (commandline -opc)[2]"
 
 

@@ -2,7 +2,8 @@
 
 Owns descriptor 0. Passes on each block of input before it reads more input. So it waits while the
 command's queue in the daemon is full. While this process is in the background of its terminal, it
-reads nothing, because the terminal would stop it. It reads on once it is in the foreground again.
+reads nothing, because the terminal would stop it. It continues to read once it is in the foreground
+again.
 """
 
 from __future__ import annotations
@@ -97,5 +98,6 @@ def _next_bytes() -> bytes:
 
 
 def _is_in_background() -> bool:
-    """Return whether stdin is our terminal, and another job has it. Raises OSError."""
+    """Return whether stdin is our terminal, and another job is in its foreground. Raises OSError.
+    """
     return os.tcgetpgrp(0) != os.getpgrp()

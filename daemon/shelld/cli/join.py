@@ -84,7 +84,7 @@ def join(name: str, hello: Hello, options: Sequence[str], *, may_start: bool) ->
 
 
 def connect(name: str, seconds: float = ANSWER_S) -> socket.socket | None:
-    """Connect to the daemon. Return None if it does not run. Raises DirectoryError."""
+    """Connect to the daemon. Return None if the daemon does not run. Raises DirectoryError."""
     directory = SocketDirectory.open(create=False)
     if directory is None:
         return None
@@ -143,7 +143,8 @@ def read_reply(data: bytes, name: str) -> Reply:
 
 
 def _start(name: str, hello: Hello, options: Sequence[str]) -> socket.socket | None:
-    """Start a daemon and attach to it. Return None if another process was faster.
+    """Start a daemon and attach to it. Return None if another process has already started the
+    daemon.
 
     Raises JoinError and DirectoryError.
     """
@@ -165,8 +166,8 @@ def _start(name: str, hello: Hello, options: Sequence[str]) -> socket.socket | N
             try:
                 errors = _spawn(Lasting(name, listener, linger_s), options)
             except OSError as error:
-                # Remove the socket, because a socket without a daemon looks like that of a killed
-                # daemon.
+                # Remove the socket. If it stayed, the next client would conclude that a daemon was
+                # killed.
                 directory.remove(name, identity)
                 reason = f"cannot start the daemon {name}: {error.strerror}"
                 raise JoinError(2, reason) from error

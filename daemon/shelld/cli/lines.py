@@ -16,8 +16,9 @@ from typing import Any, Final, cast
 
 _CONTINUES: Final = "> "
 # The messages that bash prints if a script ends inside quotes, `[[`, a compound command, or a
-# here-document. Bash also prints the line with the mistake, which may contain such a text. The
-# atomic group ends at the number of the line, so the pattern does not match within that line.
+# here-document. Bash also prints the line that has the mistake, and this line may contain the text
+# of such a message. The atomic group always ends at the first line number, so the pattern does not
+# find the text of a message later in the line.
 _UNFINISHED: Final = re.compile(
     rb"^(?>.*?: line \d+: )(?:unexpected EOF|unexpected token `EOF'|"
     rb"syntax error: unexpected end of file|warning: here-document .* delimited by end-of-file)",
@@ -33,9 +34,10 @@ class Lines:
     def __init__(self, bash: str) -> None:
         self._bash = bash
         self.is_terminal = os.isatty(0) and os.isatty(1)
-        # Commands and prompts are UTF-8, whatever the locale is. The daemon refuses a command with
-        # other bytes, and the prompt goes on. A carriage return is not the end of a line. The
-        # streams are Any because pyright does not know the type parameter of TextIOWrapper.
+        # Commands and prompts are UTF-8, whatever the locale is. If a command is not valid UTF-8,
+        # the daemon refuses it, and the user gets the next prompt. A carriage return is not the end
+        # of a line. The streams are Any because pyright does not know the type parameter of
+        # TextIOWrapper.
         stdin, stdout = cast("Any", sys.stdin), cast("Any", sys.stdout)
         if isinstance(stdin, io.TextIOWrapper):
             stdin.reconfigure(encoding="utf-8", errors="surrogateescape", newline="\n")

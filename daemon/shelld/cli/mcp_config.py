@@ -40,7 +40,7 @@ class _Host(NamedTuple):
     """Describes a host.
 
     `snippet` makes the configuration from the command line that starts the daemon. If `file` is
-    only the name of the file, `path` is its path.
+    only a file name, `path` is the whole path.
     """
 
     file: str
@@ -53,7 +53,9 @@ def _json(value: Any) -> str:
 
 
 def _servers(key: str, **more: Any) -> Callable[[list[str]], str]:
-    """Return a function that makes the usual entry under `key`, and adds the members `more`."""
+    """Return a function that makes the usual JSON: the object `key` has an entry for shelld. The
+    entry also has the members `more`.
+    """
 
     def snippet(command: list[str]) -> str:
         return _json({key: {NAME: {**more, "command": command[0], "args": command[1:]}}})

@@ -17,7 +17,7 @@ def is_bundled() -> bool:
 
 
 def own_command() -> list[str]:
-    """Return the beginning of a command line that starts the same shelld with the same Python."""
+    """Return the command that starts the same shelld with the same Python, without arguments."""
     if not is_bundled():
         # Without -P, Python would import modules from the working directory.
         return [sys.executable, "-P", "-m", "shelld"]

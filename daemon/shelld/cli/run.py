@@ -172,7 +172,7 @@ class _Run:
         return options
 
     def _refuse(self, error: ShellError) -> None:
-        """Report input that was refused. Without a terminal, also end the command."""
+        """Report input that was refused. If the command has no terminal, also end the command."""
         if self._terminal is not None:
             self._display.say(f"shelld: {error}", "bad", end="\r\n")
             return

@@ -1,4 +1,5 @@
-"""Reads the daemon's options from variables and a file, and makes words of a command line.
+"""Reads the daemon's options from environment variables and a file. Turns them into words of a
+command line.
 
 These words come before the words of the command line. The order is: the file, the variables, the
 command line. If an option occurs several times, its last occurrence wins. This module checks all
@@ -28,7 +29,7 @@ from shelld_protocol.sandboxes import SandboxMode
 PREFIX: Final = "SHELLD_"
 CONFIG_VARIABLE: Final = f"{PREFIX}CONFIG"
 
-# These options concern a single process, so only its command line may have them.
+# These options concern a single process, so they can be set only on its command line.
 _NOT_SETTINGS: Final = frozenset({"help", "version", "stdio", "parent_pid", "config"})
 _PATHS: Final = frozenset({"FILE", "DIR", "PATH"})
 _TABLES: Final = frozenset({"NAME=VALUE", "NAME=ARGV"})
@@ -74,8 +75,9 @@ def words(
     `SettingsError`.
     """
     settings = settings_of(parser)
-    # The words of each option. The words of a variable replace the words of the file. But if an
-    # option has the form NAME=VALUE, the words of the variable are added to the words of the file.
+    # The words of each option. If a variable and the file set the same option, the variable
+    # replaces the words from the file. But if the option has the form NAME=VALUE, the words from
+    # the variable are added.
     chosen: dict[str, list[str]] = {}
     path = config or env.get(CONFIG_VARIABLE)
     if path:

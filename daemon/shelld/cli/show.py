@@ -1,7 +1,7 @@
 """Writes the output of the subcommands to stdout and stderr.
 
-No function raises `OSError`, although stdout and stderr may be closed, or may fail. The encoding of
-a stream may lack some characters of a text. Such characters are escaped.
+No function raises `OSError`, although stdout and stderr may be closed, or may fail. A text may also
+contain characters that the encoding of the stream lacks. Such characters are escaped.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ def show(text: str, exit_code: int) -> int:
         sys.stdout.write(_escaped(text, sys.stdout.encoding) + "\n")
         sys.stdout.flush()
     except OSError as error:
-        # With the old `sys.stdout`, the interpreter would try again to write the text when it ends.
+        # If `sys.stdout` stayed the same, the interpreter would try to write the text again on
+        # exit.
         sys.stdout = None
         return refuse(f"cannot write to stdout: {error.strerror}")
     return exit_code

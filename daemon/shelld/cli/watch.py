@@ -155,7 +155,7 @@ def _joined(name: str) -> socket.socket:
 
 
 def _sight(name: str, lines: int) -> AbstractContextManager[Sight]:
-    """Return a picture for a terminal, or lines for any other stdout."""
+    """Return a `Sight` that draws a picture on a terminal, or prints lines to any other stdout."""
     if os.isatty(1) and os.environ.get("TERM", "dumb") != "dumb":
         try:
             from shelld.cli.watch_screen import on_screen  # noqa: PLC0415
@@ -169,7 +169,7 @@ def _sight(name: str, lines: int) -> AbstractContextManager[Sight]:
 
 
 class LineSight:
-    """Prints the changes from view to view as lines."""
+    """Prints what has changed since the last view, as lines."""
 
     def __init__(self, name: str, lines: int) -> None:
         self._changes = Changes(name)

@@ -20,7 +20,7 @@ from shelld.output.text import JoinedText, Piece, begins_within_line, read_text
 from shelld.shells.shell import Shell
 from shelld_protocol.event_methods import Event, OutputEvent, ScreenEvent
 
-# This number of ports or processes takes more memory than the rest of their event.
+# A list of this many ports or processes takes more memory than the rest of its event.
 _ITEMS_PER_WEIGHT: Final = 4
 
 
@@ -85,9 +85,9 @@ class FactEntry(NamedTuple):
 
 
 class OutputEntry(NamedTuple):
-    """An event of output, which is a range of a stream.
+    """An output event: a range of a stream.
 
-    Just before the range, `skipped` bytes were not sent.
+    `skipped`: how many bytes just before the range were not sent.
 
     `strip`, `stop`, `max_bytes` and `final` are the arguments of the first read, so that a later
     read returns the same text.
@@ -182,7 +182,7 @@ class Rows(NamedTuple):
 class ScreenEntry:
     """A change of a screen.
 
-    `screens` has all rows of each shell's screen after its last change.
+    `screens` maps each shell to all rows of its screen, as they were after the last change.
 
     If the journal is sent again, only the event of a screen's last change has rows. This event has
     all rows of the screen.

@@ -32,7 +32,7 @@ from shelld_protocol.event_methods import (
     LeftoverEvent,
 )
 
-# How long followers may go on after a command has ended, for example to see its last screen.
+# How long followers may run after a command has ended, for example to see its last screen.
 LAST_LOOKS_S: Final = 1.0
 # How many bytes of output are sent before other tasks can run. This is two milliseconds of work. If
 # a command writes at full speed, the event loop must not only send the output, but also read it.
@@ -71,7 +71,8 @@ class Feed:
         self.end_told = anyio.Event()
         self._is_closed = False
         self._scope: anyio.CancelScope | None = None
-        # The cancel scope in which the followers look for a last time after the command has ended.
+        # The cancel scope in which the followers check the shell for a last time after the command
+        # has ended.
         self._last_looks: anyio.CancelScope | None = None
         self._followers: list[Callable[[], Awaitable[None]]] = []
         # Whether the command has left processes behind, which no event has named yet. They may end
@@ -83,7 +84,7 @@ class Feed:
     def add_follower(self, run: Callable[[], Awaitable[None]]) -> None:
         """Add a follower, which returns when the shell has ended.
 
-        If the follower fails, it runs again.
+        If the follower raises an exception, it runs again.
         """
         self._followers.append(run)
 
@@ -185,9 +186,9 @@ class Feed:
     async def send_output(self, *, is_last: bool = False) -> None:
         """Send all output that was written so far. If the client is slow, skip this output.
 
-        While a process may still write the rest of an incomplete unit, this method leaves the unit
-        for later. `is_last` says that this is the last call. If the client is slow, this call then
-        skips all output. Other calls leave the newest line for later.
+        While a process may still write the rest of an incomplete unit (see `escapes`), this method
+        leaves the unit for later. `is_last` says that this is the last call. If the client is slow,
+        the last call skips all output, and every other call leaves the newest line for later.
         """
         if "output" not in self._options.events:
             return
@@ -219,12 +220,16 @@ class Feed:
                 await checkpoint()
 
     async def _may_send(self, size: int) -> bool:
-        """Return whether the next `size` bytes of a stream are sent, not skipped."""
+        """Return True if the next `size` bytes of a stream may be sent, and False if they are
+        skipped.
+        """
         has_room = await self.subscription.wait_for_room()
         return has_room and not (self.subscription.is_hurried and size > self._options.max_bytes)
 
     def _skip(self, name: StreamName, stop: int, *, is_last: bool) -> None:
-        """Skip the next part of a stream up to `stop`, but not the beginning of a line."""
+        """Skip the output of a stream up to `stop`, but not the newest line unless `is_last` is
+        True.
+        """
         start = self._positions[name]
         end = stop if is_last else _newest_line(self._streams[name].store, start, stop)
         self._positions[name] = end
@@ -232,7 +237,8 @@ class Feed:
         self._skipped_in_all += end - start
 
     def _send_from(self, name: StreamName, stop: int, *, final: bool) -> bool:
-        """Send the next part of a stream up to `stop`. Return False if it has no whole unit."""
+        """Send the next part of a stream up to `stop`. Return False if this part has no whole unit.
+        """
         store, start, strip = self._streams[name].store, self._positions[name], self._options.strip
         piece = read_text(store, start, stop, self._options.max_bytes, strip=strip, final=final)
         if piece.end == start:
@@ -361,8 +367,8 @@ class Feed:
         shell = self.shell
         while self._may_tell_leftover:
             pids = [] if shell.is_empty else list(shell.leftover)
-            # To a client, an event without leftover processes is the last one. So it must not come
-            # before the shell is empty.
+            # To a client, an event without leftover processes is the last one. So do not send such
+            # an event before the shell is empty.
             if pids != self._told_leftover and (pids or shell.is_empty):
                 if pids and not await self.subscription.wait_for_room():
                     # The list may be long, so wait for the client. The next event includes all

@@ -2,7 +2,7 @@
 
 The `run` method of each follower returns when the shell has ended, or when no more changes can be
 seen. If `run` fails, it can be called again, and sends no event twice. Only one follower at a time
-looks at processes. The pauses between looks grow while a shell is quiet.
+looks at processes. While a shell is quiet, its processes are looked at less and less often.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from shelld_protocol.event_methods import ListeningEvent, PromptEvent
 from shelld_protocol.screen_methods import ScreenCursor
 from shelld_protocol.structs import Listener, Prompt
 
-# After this time, a look at the ports is due even if `basis_of_ports` has not changed, because a
-# process may have passed a socket on to another process.
+# After this time, look for ports even if `basis_of_ports` has not changed, because a process may
+# have passed a socket on to another process.
 _PORTS_ANYWAY_S: Final = 30.0
-# The maximum time for a capture, if a program writes faster than its screen can be shown.
+# How long a capture may take if a program writes faster than its screen can be shown.
 _SCREEN_LOOK_S: Final = 0.5
 # If no helper process can show the screen, the follower tries again after a pause. The first value
 # is for a running shell, and the second is for a shell that has ended.
@@ -71,7 +71,8 @@ class PromptFollower:
             identity = None if found is None else identity_of(shell, found)
             if found is not None and identity is not None and not is_settled(found):
                 if identity.has_same_reader(self._told):
-                    # The program still waits. It has only drawn something, such as a clock.
+                    # The program still waits for input. It has only drawn something, such as a
+                    # clock.
                     continue
                 found = identity = None
             if identity is not None and self._told is not None and identity.is_same(self._told):
@@ -121,8 +122,8 @@ class PortFollower:
             def has_news(seen: int = seen) -> bool:
                 return watch.count != seen
 
-            # Do not look at the ports every time, because finding the owners of sockets takes much
-            # longer than this.
+            # Do not look for ports every time, because finding the owners of sockets takes much
+            # longer than `basis_of_ports`.
             basis = await pauses.look(basis_of_ports, shell)
             now = None if basis is None else (shell.output.written, basis)
             if now is None or now != known or anyio.current_time() >= ports_due_at:
@@ -196,7 +197,7 @@ async def _wait_for_slow_client(feed: Feed) -> None:
 
 
 async def _look(screen: Screen, feed: Feed, least: int) -> bool:
-    """Send the changes of the screen. Return False if the screen cannot be seen now."""
+    """Send the changes of the screen. Return False if the screen cannot be captured now."""
     cut_at = anyio.current_time() + _SCREEN_LOOK_S
     while True:
         shown = feed.subscription.shown_rows(feed.shell)

@@ -72,7 +72,7 @@ class Recipient(Protocol):
 
 
 class _Nobody:
-    """The recipient of a daemon without a client."""
+    """Takes the place of the recipient while the daemon has no client."""
 
     backlog = 0
 
@@ -145,7 +145,8 @@ class Subscription:
         self._is_slow = False
         self._is_closed = False
         self.is_hurried = False
-        # The scopes in which tasks hold output back until the client reads. `hurry` cancels them.
+        # The cancel scopes of tasks that hold output back until the client reads. `hurry` cancels
+        # them.
         self._patient: set[anyio.CancelScope] = set()
 
     @property
@@ -172,12 +173,12 @@ class Subscription:
     async def wait_for_slow_client(self, shell: Shell, is_enough: Callable[[], bool]) -> None:
         """Wait until the client can take more output, however long that takes.
 
-        If the shell has news and `is_enough` returns True, the wait ends as well.
+        The wait also ends once `is_enough`, a condition on the shell, returns True.
         """
         async with anyio.create_task_group() as tasks:
 
             async def wait_for_client() -> None:
-                # Do not look at the client again and again, because thousands of feeds may wait.
+                # Do not poll the client, because thousands of feeds may wait.
                 await self._recipient.wait_below(MAX_QUEUED_BYTES)
                 tasks.cancel_scope.cancel()
 
@@ -327,7 +328,7 @@ class Subscription:
                 faults.answer_for(error, "an event")
                 await faults.pause(_SHORTAGE_PAUSE_S)
             except Exception:
-                # A failing event must not delay later events for ever.
+                # If sending an event fails, the event must not delay later events for ever.
                 faults.report("an event")
                 self._send(seq, entry, entry.for_slow_client)
             count += 1

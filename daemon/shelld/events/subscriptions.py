@@ -41,9 +41,10 @@ class Subscriptions:
     def __init__(self, manager: Manager) -> None:
         self._manager = manager
         self._numbers = itertools.count(1)
-        # The suffix of the names of all subscriptions. It differs from daemon to daemon. The reason
-        # is that a target's daemon may be lost, and a client may try to continue a subscription of
-        # this daemon at the daemon that replaces it.
+        # The suffix of the names of all subscriptions. It differs from daemon to daemon. If a
+        # target's daemon is lost, a client may try to continue its subscription at the daemon that
+        # replaces the lost one. The new daemon must not take the name for that of its own
+        # subscription.
         self._mark = os.urandom(4).hex()
         self._all: dict[str, Subscription] = {}
         # The names of the subscriptions that have an idempotency key.
@@ -51,8 +52,7 @@ class Subscriptions:
         # The feeds of subscriptions that are not over.
         self._feeds: dict[str, set[Feed]] = {}
         # The subscriptions that are over, in the order in which they ended, and the weight of the
-        # events that each keeps. While events of a subscription are being sent again, it is not
-        # among them.
+        # events that each keeps. A subscription is left out while its events are being sent again.
         self._over: dict[str, int] = {}
         self._over_weight = 0
         # The names of the subscriptions to a single shell, by the id of the shell.
@@ -68,8 +68,8 @@ class Subscriptions:
         shells: Iterable[Shell],
         key: str | None = None,
     ) -> Subscription:
-        """Begin a subscription. `shells`: the existing shells that the subscription covers. `find`
-        returns the subscription for `key`, which must be new.
+        """Begin a subscription. `shells`: the existing shells that the subscription covers. `key`
+        must be new. `find` returns the subscription for this key.
 
         Raises `RpcError` (resource_exhausted).
         """
@@ -122,7 +122,9 @@ class Subscriptions:
         return found
 
     def _has_expired(self, subscription: Subscription) -> bool:
-        """Return whether the single shell of a subscription is no longer retained."""
+        """Return whether a subscription covers only one shell, and that shell is no longer
+        retained.
+        """
         if not subscription.options.bash_id:
             return False
         try:

@@ -9,7 +9,7 @@ died.
 To watch, the command sends a `ViewRequest`, and the daemon answers with a `View` of the shells (see
 `views`). Then the command may send the next `ViewRequest`. When the daemon ends, it sends an `End`.
 
-Requests and answers never pass this socket: the daemon itself reads and writes the client's
+Requests and answers never go through this socket: the daemon itself reads and writes the client's
 streams.
 
 `shelld attach` loads this module while a client waits. So this module imports neither msgspec nor
@@ -34,7 +34,8 @@ _DESCRIPTORS: Final = 2
 HANDSHAKE: Final = 1
 # The version of the protocol. It equals `PROTOCOL` in `shelld_protocol.about`.
 PROTOCOL: Final = 1
-# The exit code if answers could not be written although the client may still run, as in `app`.
+# The exit code if answers could not be written although the client may still run. `app` has the
+# same exit code.
 STDOUT_FAILED: Final = 3
 
 
@@ -56,7 +57,7 @@ class Hello(NamedTuple):
     wants: Literal["attach", "info", "stop", "watch"] = "info"
     steal: bool = False
     # How long the daemon stays without a client. If this is None, the daemon keeps its present
-    # time.
+    # limit.
     linger_s: int | None = None
 
 
@@ -65,7 +66,7 @@ class Reply(NamedTuple):
 
     In the state `busy`, another client is attached. In the state `failed`, the daemon is short of a
     resource that a client needs, or already has the maximum number of watchers. The first three
-    members are those of `Version`. `info` is a `views.Info` in the form of decoded JSON.
+    members are those of `Version`. `info`: a `views.Info`, as decoded JSON.
     """
 
     handshake: int = 0

@@ -37,7 +37,7 @@ from shelld_protocol.input_methods import WriteStdinParams
 from shelld_protocol.mcp_tasks import ANSWER_NAME, AnswerForm, ElicitParams, InputRequest
 from shelld_protocol.structs import Prompt
 
-# The pause after a look that has found only a likely prompt.
+# The pause after a check has found only a likely prompt.
 _LIKELY_PAUSE_S: Final = 1.0
 _LOOKS_PER_ANSWER: Final = 3
 
@@ -48,9 +48,9 @@ _NO_FORMS: Final = "; the client cannot show a form"
 class Questions:
     """The questions of one task.
 
-    `seen` is the number of the question that the last look found, or None if it found none.
+    `seen` is the number of the question that the last check has found, or None if there was none.
     `changed_at` is the time.time() at which a question last opened or closed, or 0. `pauses` are
-    the pauses between looks.
+    the pauses between two checks.
     """
 
     def __init__(self, looks: Turns) -> None:
@@ -108,8 +108,9 @@ class Questions:
             return
 
         def is_open() -> bool:
-            # The look must happen right now, so it cannot wait for its turn. If another process
-            # writes a line during the look, the result is useless, so try several times.
+            # Check right now whether the program still waits, because the answer cannot wait for a
+            # turn to check. If another process writes a line during a check, the result is useless,
+            # so try several times.
             looks = (self._look(shell) for _ in range(_LOOKS_PER_ANSWER))
             return any(prompt is not None for prompt in looks) and self._number == number
 

@@ -126,7 +126,8 @@ class TaskMethods:
             raise resource_exhausted("subscriptions", message)
 
     def _ids_in(self, params: ListenParams) -> list[str] | None:
-        """Return the ids of the tasks to listen to; None without `taskIds`. Raises `RpcError`.
+        """Return the ids of the tasks to listen to; None if the request has no `taskIds`. Raises
+        `RpcError`.
 
         A client without the extension has nothing to listen to, so the method does not exist for
         it.

@@ -276,7 +276,7 @@ async def _admitted(context: RequestContext, params: BashParams) -> Admitted:
     check_text(params.command, params.cwd, params.env, stdin)
     sessions = context.daemon.manager.sessions
     await sessions.look_at(params.session).settle_all()
-    # Look again, because the session may have been closed during the judgement.
+    # Look up the session again, because it may have been closed during this wait.
     state = sessions.look_at(params.session).state
     try:
         verdict = await admit(context, params)

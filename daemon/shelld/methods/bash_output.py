@@ -102,7 +102,7 @@ async def wait_then_read(
 ) -> tuple[dict[StreamName, Read], Reached]:
     """Wait for the condition in `until`, and read the output.
 
-    Return the reads, and how the wait ended.
+    Return what was read, and how the wait ended.
 
     See `wait_and_read`.
     """
@@ -156,9 +156,9 @@ async def wait_and_read(
             await context.end_if_cancelled()
         ended_meanwhile = shell.has_ended and not had_ended
         if ended_meanwhile or any(reader.was_overtaken for reader in readers.values()):
-            # Read again. An answer that reports the end must have all output of bash. If the shell
-            # has ended by now, all of its output has arrived. If another reader has taken output,
-            # these reads are out of date.
+            # Read again. An answer that says that the shell has ended must have all output of bash.
+            # If the shell has ended by now, all of its output has arrived. If another reader has
+            # taken output, these reads are out of date.
             reads.clear()
             continue
         goes_on = any(readers[name].goes_on_after(read) for name, read in reads.items())
@@ -208,7 +208,7 @@ def _take(shell: Shell, reader: StreamReader, read: Read) -> Read:
 
 
 def _is_large(text: str) -> bool:
-    """Return whether a text has more bytes than one step of a read takes."""
+    """Return whether a text has more bytes than a read converts in one step."""
     if len(text) > STEP_BYTES or text.isascii():
         return len(text) > STEP_BYTES
     return len(text.encode()) > STEP_BYTES

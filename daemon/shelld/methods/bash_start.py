@@ -44,7 +44,7 @@ class Admitted(NamedTuple):
 
 
 async def with_text_stdin(params: BashParams) -> BashParams:
-    """Return the params with `stdin` from `stdin_base64`. Raises `RpcError`."""
+    """Return the params, with `stdin` decoded from `stdin_base64`. Raises `RpcError`."""
     if params.stdin_base64 is None:
         return params
     if params.stdin is not None:

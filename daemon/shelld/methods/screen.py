@@ -22,7 +22,7 @@ from shelld.waits.prompts import run_state_of, wait_for_prompt
 from shelld_protocol.errors import invalid_params, not_possible
 from shelld_protocol.screen_methods import ReadScreenParams, ReadScreenResult, ScreenCursor
 
-# The maximum time for the last capture, if a program writes faster than its screen can be shown.
+# How long the last capture may take if a program writes faster than its screen can be shown.
 _LAST_CAPTURE_S: Final = 1.0
 
 

@@ -45,8 +45,8 @@ from shelld_protocol.target_methods import (
 if TYPE_CHECKING:
     from shelld.targets.link import Link
 
-# Requests for these methods use their `session`, unless they start nothing. From its first use on,
-# a session belongs to this daemon or to one target.
+# A request for one of these methods uses its `session`, unless the request starts nothing. From its
+# first use on, a session belongs to this daemon or to one target.
 _USING: Final = frozenset({"bash", "configure_session"})
 
 _MAX_DIGITS: Final = 64
