@@ -120,7 +120,7 @@ class FirstReaders:
 
 
 class _Lines:
-    """The lines of one write, as one line editor leaves them.
+    """The lines of one write, in the form in which a line editor passes them on.
 
     The editor is readline or the terminal.
 
@@ -151,8 +151,8 @@ class TypedLines:
         # The directories of the shells that may read the text; None before they are known.
         self._found: list[str] | None = None
         self._typed = _Lines(before.script)
-        # The lines that the terminal's own line editing leaves. While these lines are the same as
-        # those of readline, this is `_typed` itself.
+        # The lines after the terminal's own line editing. As long as readline's editing would lead
+        # to the same lines, this is `_typed` itself.
         is_same = before.edited_script == before.script
         self._edited = self._typed if is_same else _Lines(before.edited_script)
         self._kept_scripts = list(before.kept_scripts)
@@ -251,8 +251,8 @@ class TypedLines:
         )
 
     def scripts(self) -> list[str]:
-        """Return two scripts with all judged lines, first in readline's form, then in the
-        terminal's form.
+        """Return all judged lines as two scripts: as readline would edit the lines, and as the
+        terminal would edit them.
         """
         return ["\n".join(lines.all) for lines in (self._typed, self._edited)]
 

@@ -152,7 +152,7 @@ def arguments_of(view: View) -> bytes:
 
 
 def filter_of(policy: ResolvedPolicy) -> bytes:
-    """Return the content of the descriptor from which bubblewrap reads the filter.
+    """Return the content of the descriptor from which bubblewrap reads the seccomp filter.
 
     Call this only if `lacking` has not returned `NO_FILTER`.
     """

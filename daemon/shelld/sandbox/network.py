@@ -39,7 +39,7 @@ def resolved_hosts(given: SandboxPolicy) -> tuple[str, ...]:
 def tightened_network(
     own: SandboxNetwork, own_hosts: tuple[str, ...], given: SandboxPolicy
 ) -> tuple[SandboxNetwork, tuple[str, ...]]:
-    """Return the network and the hosts of a call. Its session has `own` and `own_hosts`.
+    """Return the network and the hosts of a call. `own` and `own_hosts` are those of its session.
 
     Raises `RpcError` (invalid_params).
     """

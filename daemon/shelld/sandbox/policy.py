@@ -161,7 +161,7 @@ def resolved(given: SandboxPolicy, directory: str, engine: SandboxEngine) -> Res
 def tightened(
     policy: ResolvedPolicy | None, given: SandboxPolicy, directory: str, engine: SandboxEngine
 ) -> ResolvedPolicy | None:
-    """Return the policy of a call. Its session has `policy`, and the result is never looser.
+    """Return the policy of a call. `policy` is that of its session. The result is never looser.
 
     Raises `RpcError` (invalid_params).
     """

@@ -67,8 +67,8 @@ _ERROR_BYTES: Final = 4_096
 _TERMINALS: Final = "/dev/pts"
 # The number of descriptors that come with ENTERED. The descriptor for the proxy does not count.
 _ENTERED_WITH: Final = 2
-# A child of bash uses this name for its state file. A directory has this name, so the child cannot
-# write the file. Only bash itself may report a state.
+# Only bash itself may report a state. A child of bash would write its state to a file with this
+# name, but a directory has this name, so the child cannot write the file.
 _NO_FILE: Final = "-1"
 
 
@@ -208,7 +208,7 @@ class Sandbox:
         async with anyio.create_task_group() as tasks:
             if self._proxy is not None:
                 tasks.start_soon(self._proxy.run)
-            # The keeper sends no more messages. The end of its channel is the end of the sandbox.
+            # The keeper sends no more messages. When its channel ends, the sandbox has ended.
             while await _receive(self._keeper) is not None:
                 pass
             tasks.cancel_scope.cancel()
@@ -284,8 +284,8 @@ class Sandbox:
         self.is_gone |= message[0] in (EMPTY, FAILED) or (message[0] == EXITED and message[-1])
 
     async def _end_without_runner(self) -> None:
-        """A runner and its keeper have died, and have left processes. Wait until the daemon has
-        killed these.
+        """Wait until the daemon has killed the processes that the sandbox has left behind. Its
+        runner and that runner's keeper have died.
         """
         assert self._outside is not None
         peer = self._outside.peer
@@ -336,8 +336,8 @@ class Sandbox:
 
     @property
     def is_stale(self) -> bool:
-        """Whether a new sandbox would hide something that this sandbox shows, because it is new on
-        the machine.
+        """Whether something has appeared on the machine that this sandbox shows, but a new sandbox
+        would hide.
         """
         view = self._view
         if view is None:
@@ -345,7 +345,8 @@ class Sandbox:
         if view.is_outdated:
             return True
         if self.policy.network == "full":
-            # With the network of the machine, the list also has the sockets of the sandbox itself.
+            # If the sandbox uses the network of the machine, the list also has the sockets that its
+            # own commands have made.
             return False
         try:
             # The file of a hidden socket may have been renamed.
@@ -448,8 +449,8 @@ class Sandbox:
         return False
 
     def expect_orphans(self) -> None:
-        """End the sandbox. Its keeper has ended, or does not know which processes a runner has
-        left.
+        """End the sandbox. Call this if its keeper has ended, or does not know which processes a
+        runner has left behind.
         """
         self.end()
 

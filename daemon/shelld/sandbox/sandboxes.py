@@ -1,4 +1,4 @@
-"""Manages all running sandboxes. Commands with the same limits share one.
+"""Manages all running sandboxes. Commands with the same limits share a sandbox.
 
 Only sessions with the same policy and the same rules for their environment share a sandbox. The
 reason is that a command can read the environment of every other command in its sandbox. A sandbox

@@ -38,7 +38,7 @@ _X32: Final = 0x40000000
 
 
 class _Machine(NamedTuple):
-    """The numbers of a table of system calls."""
+    """The numbers of the system calls on one type of machine."""
 
     architecture: int
     socket: int

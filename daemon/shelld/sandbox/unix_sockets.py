@@ -50,7 +50,8 @@ def sockets_in(directory: str) -> Iterator[str]:
     """Yield the paths of all sockets in a directory; nothing if it cannot be read."""
     with suppress(OSError), os.scandir(directory) as entries:
         for entry in entries:
-            # These three checks need no system call. Only files of rare kinds need a system call.
+            # These three checks need no system call. So only entries that are neither files, links
+            # nor directories cost a system call.
             if entry.is_symlink() or entry.is_file() or entry.is_dir():
                 continue
             with suppress(OSError):

@@ -59,10 +59,10 @@ class View(Struct, frozen=True):
     cannot write. If such a path appears, this view no longer hides it. `present`: denied paths that
     existed when the view was made, with their devices and inodes. If such a path is replaced from
     outside, the kernel removes the mount on it. `masked`: the sockets of the machine that the view
-    hides, in the form of `present`. `hidden` and `shown`: see `shown_sockets`.
+    hides, also with their devices and inodes. `hidden` and `shown`: see `shown_sockets`.
 
-    While the view is used, somebody must keep the paths in `present` and `masked` open. Otherwise,
-    the system may give the inode of a removed file to another file.
+    While the view is used, the caller must keep the paths in `present` and `masked` open.
+    Otherwise, the system may give the inode of a removed file to another file.
     """
 
     arguments: tuple[str, ...]
@@ -86,7 +86,9 @@ class View(Struct, frozen=True):
 
     @property
     def is_socket_gone(self) -> bool:
-        """Whether a hidden socket was removed or replaced. A missing socket stops bubblewrap."""
+        """Whether a hidden socket was removed or replaced. If a socket is missing, bubblewrap does
+        not start.
+        """
         return any(identity_of(path) != identity for path, identity in self.masked)
 
 

@@ -2,7 +2,7 @@
 
 Owns the listening socket and the attached client. Each client has a `Server` of its own. Shells,
 sessions and subscriptions stay from one client to the next. The module `watchers` serves watchers,
-which only look and are not clients.
+which only look at the shells and do not count as clients.
 
 When a client is lost, its requests end. Its foreground commands move to the background or end, as
 `on_disconnect` says. When the daemon stops, `app` ends the service of the last client. It does this
@@ -60,7 +60,7 @@ logger = Log("shelld.clients")
 # How long to wait for the first message on a new connection. This message says what the connection
 # is for.
 HELLO_S: Final = 5.0
-# How long the daemon waits for its first client, even if the linger is shorter.
+# How long the daemon waits for its first client, even if the linger time is shorter.
 FIRST_CLIENT_S: Final = 20.0
 # How long a new client waits while the daemon releases the previous client.
 LEAVE_S: Final = 10.0
@@ -68,9 +68,9 @@ LEAVE_S: Final = 10.0
 # lock.
 LOCK_S: Final = 1.0
 LOCK_POLL_S: Final = 0.01
-# When the linger is over, a new connection may exist that has not attached yet. The daemon checks
-# whether it attaches, at this interval and this number of times. Without a free descriptor, the
-# daemon can never accept the connection.
+# When the linger time is over, a new connection may exist that has not attached yet. The daemon
+# checks whether the connection attaches, at this interval and this number of times. Without a free
+# descriptor, the daemon can never accept the connection.
 LINGER_POLL_S: Final = 0.05
 LINGER_POLLS: Final = 200
 
@@ -383,8 +383,8 @@ class Clients:
                 continue
             left = self._left_at + self._linger_s - time.monotonic()
             if left <= 0 and self._may_have_client and polls < LINGER_POLLS:
-                # Perhaps a signal had stopped this process, so that it has not seen its next client
-                # yet.
+                # Perhaps a signal had stopped this process, so that the daemon has not seen its
+                # next client yet.
                 polls += 1
                 await anyio.sleep(LINGER_POLL_S)
                 continue

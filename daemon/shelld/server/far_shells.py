@@ -1,4 +1,4 @@
-"""Gives a watcher the shells at targets, as the last reports of the targets show them.
+"""Tells a watcher about the shells at targets, from the last report of each target.
 
 Asks only connected targets, and never connects a target. Asks each target one question at a time.
 So a silent target delays only the first view. A watcher sees the last rows of a silent target until

@@ -1,7 +1,7 @@
 """Reads the stream of requests. Goes on if our own code fails.
 
-Owns the bytes that were read and not framed yet, and the facts about the end of the stream. Never
-reads the content of a message. `start` takes the frames.
+Owns the bytes that were read and not framed yet, and knows whether and why the stream has ended.
+Never reads the content of a message. `start` takes the frames.
 
 Invariant: all bytes that were read are framed, even if the attempt that has read them fails.
 """

@@ -251,7 +251,9 @@ class Server:
             self._fail_at_once(message, deliver, error)
 
     def _fail_at_once(self, message: Single, deliver: Deliver, error: Exception) -> None:
-        """Answer a message that is not in flight, now or when there is memory for the answer."""
+        """Answer a message that is no request in flight, now or when there is memory for the
+        answer.
+        """
         answer, raw_id = answer_for(error, "a request"), getattr(message, "id", None)
         try:
             deliver(None if raw_id is None else encode_error(raw_id, answer))
@@ -319,7 +321,7 @@ class Server:
 
     async def _run(self, entry: InFlight) -> None:
         if entry.settled:
-            # The task has failed before it got here, and the request already has its answer.
+            # The task failed before it reached this line, and the request already has its answer.
             return
         is_silent = entry.cancellation is Cancellation.SILENT
         if is_silent and entry.request.method not in _STARTING_METHODS:
@@ -399,7 +401,8 @@ class Server:
             entry.stop()
             if self._requests.is_waiting(entry) and entry.request.method == "bash":
                 # Begin out of turn. If the request repeats a call whose command runs, the
-                # cancellation ends this command. Otherwise it arrives before a command starts.
+                # cancellation ends this command. Otherwise, the cancellation arrives before a
+                # command starts.
                 self._requests.take_out_of_turn(entry)
                 self._start(entry)
                 entry.stop()

@@ -230,7 +230,7 @@ def output_result(
     is_cut: bool,
     nothing: str = NO_NEW_OUTPUT,
 ) -> ToolResult:
-    """Return the result of a read in the form for a model. `lines`: notices about the read."""
+    """Return the result of a read, as a model sees it. `lines`: notices about the read."""
     sizes = [each.end - each.start for each in (result.stdout_range, result.stderr_range)]
     stdout, stderr = map(legible, (result.stdout, result.stderr), sizes)
     output = output_of(shell, stdout, stderr) or nothing
@@ -278,8 +278,8 @@ def status_lines(result: BashOutputResult) -> list[str]:
 
 
 def wait_lines(params: BashOutputParams, result: BashOutputResult) -> list[str]:
-    """Return lines about a wait for a condition. Return none about a wait for output or for the
-    end.
+    """Return lines that say how a wait for a condition has ended. Return no lines about a wait for
+    output or for the end of the shell.
     """
     if result.matched is not None:
         return [f'[Matched: "{result.matched.line[:MAX_MATCHED_CHARACTERS]}"]']

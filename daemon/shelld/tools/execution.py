@@ -184,6 +184,6 @@ class ShellTool(ExecutionTool):
         return {"shell_id": "bash_id"}
 
     def time_limit(self, context: ExecutionContext, params: Mapping[str, Any]) -> float:
-        # The tool itself waits no longer than the timeout of the context. Everything else takes no
-        # time.
+        # The tool itself waits no longer than the timeout of the context. Everything else that the
+        # tool does takes hardly any time.
         return math.inf
