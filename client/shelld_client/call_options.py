@@ -55,7 +55,7 @@ class BashOptions(TypedDict, total=False):
 
 
 class RunOptions(BashOptions, total=False):
-    """Options of a command in the foreground: the caller waits for its end.
+    """Options of a command in the foreground: the caller waits until the command has ended.
 
     With `check`, a command that fails raises `CommandFailed`. `on_output` is called with each
     `OutputEvent` as it comes. `on_output` must be a plain function, also with `AsyncClient`. If
@@ -176,9 +176,9 @@ class ReadOptions(TypedDict, total=False):
 class OutputOptions(ReadOptions, total=False):
     """Options for reading output, with the offsets at which to start.
 
-    If an offset is given for one stream, only streams with an offset are read. Such a read does not
-    affect where a read without offsets continues.
-    """
+        If an offset is given for one stream, only streams with an offset are read. Such a read does not
+            affect where a read without offsets continues.
+        """
 
     stdout_offset: int | None
     stderr_offset: int | None

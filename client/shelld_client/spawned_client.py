@@ -105,12 +105,13 @@ class SpawnedClient:
         start_timeout: float | None = START_TIMEOUT_S,
         reconnect: bool = False,
     ) -> Self:
-        """Return a client that joins the lasting daemon `name` when entered, or starts it.
+        """Return a client. When it is entered, it joins the lasting daemon `name`, or starts it.
 
-        When the client is left, the daemon and its shells go on. The daemon ends after `linger`
-        seconds without a client. If it is None, a running daemon keeps its present limit, and a new
-        daemon gets 3,600 seconds. `steal` takes the daemon away from another client. `args`
-        (options of the daemon), `env` and `cwd` have an effect only if the daemon is started.
+        When the client is left, the daemon and its shells continue to run. The daemon ends after
+        `linger` seconds without a client. If `linger` is None, a running daemon keeps its present
+        limit, and a new daemon gets 3,600 seconds. `steal` takes the daemon away from another
+        client. `args` (options of the daemon), `env` and `cwd` have an effect only if the daemon is
+        started.
 
         Entering raises the errors that `spawn` describes. If another client is attached, the error
         is `DaemonExited` with `exit_code` 4.
