@@ -13,22 +13,23 @@ if TYPE_CHECKING:
 
 
 class ArgumentParser(argparse.ArgumentParser):
-    """Parses arguments. If stdout cannot take the help or the version, exits with 2 and a message.
+    """Parses arguments. If the help or the version cannot be written to stdout, exits with 2 and
+    prints a message.
 
     `argparse` itself would ignore such a failure, and exit with 0.
     """
 
     def _print_message(self, message: str, file: SupportsWrite[str] | None = None) -> None:
         if file is not sys.stdout:
-            # This message is the usage, which goes to stderr.
+            # argparse prints the usage, which goes to stderr.
             super()._print_message(message, file)
         elif exit_code := show(message.rstrip("\n"), 0):
             sys.exit(exit_code)
 
     def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
         if action.option_strings and action.nargs is None and arg_strings == ["--"]:
-            # This is the value of an option, as in `--name=--`. Some versions of Python take it for
-            # the `--` that ends the options, and return an empty list without a check.
+            # An option has the value `--`, as in `--name=--`. Some versions of Python treat this
+            # value as the end of the options, and return an empty list without checking the value.
             value = self._get_value(action, "--")
             self._check_value(action, value)
             return value

@@ -65,7 +65,8 @@ def list_daemons(arguments: Sequence[str]) -> int:
     if directory is not None:
         directory.close()
     if as_json:
-        # This is ASCII, because an escape of `show` would not be JSON.
+        # The default of `json.dumps` is ASCII. If stdout had to encode other characters, `show`
+        # might escape them in a way that JSON does not allow.
         return show(json.dumps(msgspec.to_builtins(found)), 0)
     return show(_table(found) if found else "No daemon is running.", 0)
 

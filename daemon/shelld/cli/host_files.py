@@ -1,4 +1,5 @@
-"""Adds a configuration to the file of an MCP host, and keeps everything else in the file.
+"""Adds the configuration of shelld to the configuration file of an MCP host, and keeps everything
+else in the file.
 
 Never changes a file that it cannot parse, such as JSON with comments. Never leaves half a file,
 because it writes a new file and then replaces the old one.

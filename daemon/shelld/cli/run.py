@@ -181,8 +181,8 @@ class _Run:
 
     def _follow(self, client: Client, bash_id: str) -> None:
         """Show the output until the command ends. Raises `OutputLost`."""
-        # Read by offsets, because write_stdin also reads output, and moves the position of plain
-        # reads.
+        # Read from explicit offsets. A read without an offset would skip the output that
+        # write_stdin has already read.
         stdout = stderr = 0
         while True:
             read = client.bash_output(
@@ -217,8 +217,8 @@ class _Run:
         self._display.say(f"shelld: {how} after {took}, peak memory {peak}", tone)
 
     def _is_timed_out(self, exited: ExitEvent) -> bool:
-        # The command may end before the time limit, and its output may still be written when the
-        # limit passes. Such a command was not ended by the limit.
+        # Even if the command ends before the time limit, its output may still be written when the
+        # limit passes. In this case, the limit has not ended the command.
         return self._stops.is_timed_out and exited.status == "killed"
 
     def _end_leftovers(self, client: Client, exited: ExitEvent) -> None:

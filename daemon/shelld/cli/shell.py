@@ -130,7 +130,7 @@ class _Shell:
         if home and (cwd == home or cwd.startswith(f"{home}/")):
             cwd = f"~{cwd[len(home) :]}"
         session = "" if self._session == DEFAULT_SESSION else f"{self._session} "
-        # The name of a directory must not control the terminal.
+        # Escape control characters, because the name of a directory must not control the terminal.
         return printable(f"{session}{cwd} $ ")
 
     def _run_line(self, command: str) -> None:

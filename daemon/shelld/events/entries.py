@@ -139,7 +139,8 @@ class OutputEntry(NamedTuple):
                 # These bytes could not be read, so they are a gap now.
                 continue
             if piece.end == position:
-                # Only a part of a unit is left, because its beginning or its end was lost.
+                # Only a part of a unit (see `escapes`) is left, because its beginning or its end
+                # was lost.
                 dropped += self.end - position
                 break
             text.add(piece.text)

@@ -91,7 +91,9 @@ class PromptFollower:
 
 
 async def _wait_for_activity(shell: Shell, seconds: float) -> bool:
-    """Wait until the command writes output or gets input. Return whether one of these happened."""
+    """Wait until the command writes output or gets input, but at most `seconds`. Return whether one
+    of these happened.
+    """
     before = shell.activity
     with anyio.move_on_after(seconds):
         await shell.wait_until(lambda: shell.has_ended or shell.activity != before)

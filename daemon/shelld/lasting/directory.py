@@ -26,7 +26,7 @@ from typing import Final
 
 MAX_NAME_CHARACTERS: Final = 64
 _MAX_ADDRESS_BYTES: Final = 107
-# `_reached` makes a name longer by at most 27 bytes.
+# `_reached` turns a name into a path that is at most 27 bytes longer.
 _MAX_NAME_BYTES: Final = 80
 _SUFFIX: Final = ".sock"
 # How long to wait for another process that starts or ends a daemon.
@@ -42,7 +42,8 @@ class DirectoryError(Exception):
 
 
 def check_name(name: str) -> str:
-    """Return `name` if a daemon may have it. Otherwise, raise ValueError with the reason."""
+    """Return `name` if it is a valid name of a daemon. Otherwise, raise ValueError with the reason.
+    """
     if not 0 < len(name) <= MAX_NAME_CHARACTERS or len(os.fsencode(name)) > _MAX_NAME_BYTES:
         raise ValueError(
             f"a name has 1 to {MAX_NAME_CHARACTERS} characters, and up to {_MAX_NAME_BYTES} bytes"
@@ -148,7 +149,7 @@ class SocketDirectory:
         return os.path.join(self._path, name + _SUFFIX)
 
     def names(self) -> list[str]:
-        """Return the names of all sockets. Leave out names that no daemon can have."""
+        """Return the names of all sockets. Leave out names that are not valid."""
         found = [each for each in os.listdir(self._descriptor) if each.endswith(_SUFFIX)]
         return sorted(name for each in found if _is_name(name := each.removesuffix(_SUFFIX)))
 
@@ -225,7 +226,9 @@ class SocketDirectory:
             os.rmdir(self._path)
 
     def try_lock(self) -> bool:
-        """Take the lock, if nobody has it. The lock ends with `unlock`, or with this process."""
+        """Take the lock, and return True, unless another process holds the lock. `unlock` releases
+        the lock, and so does the end of this process.
+        """
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

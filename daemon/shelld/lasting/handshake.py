@@ -26,7 +26,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Final, Literal, NamedTuple, TypeVar, cast
 
-# The longest message. Only a `View` can be nearly as long.
+# The maximum size of a message. Only a `View` can be nearly as large.
 MAX_BYTES: Final = 64 * 1024
 _DESCRIPTORS: Final = 2
 # Increment this number for a change that another version of `shelld attach` would not understand.

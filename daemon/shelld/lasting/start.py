@@ -23,6 +23,6 @@ class Lasting(NamedTuple):
 
 
 def lasting_of(words: Sequence[str]) -> Lasting:
-    """Return the `Lasting` that the words after ``lasting`` describe."""
+    """Parse the words that follow ``lasting`` on the daemon's command line."""
     name, linger_s, descriptor = words
     return Lasting(name, socket.socket(fileno=int(descriptor)), int(linger_s))

@@ -218,7 +218,7 @@ def _answer_in(response: object, key: str) -> str | None:
         raise invalid_params(f"Invalid value for {name}.action: must be one of {actions}", name)
     content = given.get("content")
     fields = cast("dict[str, Any]", content) if isinstance(content, dict) else {}
-    # Some clients give the only member another name.
+    # The form has a single member. Some clients answer with another name for this member.
     others = list(fields.values()) if len(fields) == 1 else [None]
     text = fields.get(ANSWER_NAME, others[0])
     if not isinstance(text, str):

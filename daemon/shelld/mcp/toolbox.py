@@ -198,7 +198,8 @@ async def execute(
             raise
         if faults.shortage(error) is not None:
             raise
-        # `BaseTool` lets some exceptions pass. These exceptions would end the daemon.
+        # `BaseTool` does not catch every exception. An exception that nobody catches would end the
+        # daemon.
         faults.report("a tool")
         result = ToolResult.fail("Internal error", kind="internal_error")
     try:

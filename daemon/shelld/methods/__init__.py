@@ -1,4 +1,5 @@
-"""The bodies of the methods.
+"""The functions that carry out the methods of the protocol.
 
-A body gets params, makes one call on the manager and returns a result.
+Such a function, the body of a method, gets params, makes one call on the manager and returns a
+result.
 """

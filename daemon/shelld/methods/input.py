@@ -83,7 +83,7 @@ async def write_stdin(context: RequestContext, params: WriteStdinParams) -> Writ
                     preparing = preparing_read(context, shell, reading)
                     read = await prepared.enter_async_context(preparing)
                 written = await _write(context, shell, params)
-            # A cancelled request names this number, too.
+            # If the request is cancelled from here on, its error contains this number, too.
             context.error_data["written"] = written
             try:
                 result = result_of(shell, {}) if read is None else await read()

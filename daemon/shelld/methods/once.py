@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 class StartingRequest(Protocol):
-    """A request that starts the command of a key."""
+    """A request that starts the command for an idempotency key."""
 
     command: Shell | None
 
@@ -67,9 +67,9 @@ class Keys:
         manager.on_forget.append(self._shell_is_forgotten)
 
     def find(self, key: str, command: str) -> KeyedStart | None:
-        """Return the start for a key.
+        """Return the `KeyedStart` for a key.
 
-        Return None if there was no start within the retention period.
+        Return None if no command was started with the key within the retention period.
 
         Raises `RpcError` (invalid_params) if the key belongs to another command.
         """

@@ -65,7 +65,7 @@ async def background(context: RequestContext, params: BackgroundParams) -> HandO
         return HandOverResult(shell.id)
     if not shell.release():
         raise too_late
-    # If a shell is empty, it could not be started.
+    # If the command could not be started, the shell is empty.
     await shell.wait_until(lambda: shell.released or shell.has_ended or shell.is_empty)
     raise_failure(shell)
     if not shell.released:

@@ -215,7 +215,7 @@ async def _pass_on(context: RequestContext, method: str, target: Target, members
             result = await link.answer(call)
         except anyio.get_cancelled_exc_class():
             if call.result is not None and not call.is_left:
-                # The cancellation has come too late for the target.
+                # The target had already sent its result when the request was cancelled.
                 left = await _undo(link, method, members, call.result)
                 context.error_data = {"bash_id": f"{target.name}:{left}"} if left else {}
             raise
@@ -227,7 +227,7 @@ async def _pass_on(context: RequestContext, method: str, target: Target, members
             raise
         finally:
             if call.error is not None and call.error.kind is ErrorKind.CANCELLED:
-                # The target's error may name survivors.
+                # The target's error may list processes that survived the kill.
                 context.error_data = call.error.data
     except Exception as error:
         is_free = _started_nothing(error) if is_assigned else _found_nothing(method, error)

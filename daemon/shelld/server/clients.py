@@ -262,7 +262,7 @@ class Clients:
         try:
             await self._serve(client, hello)
         except Exception:
-            # The next client can still come.
+            # Go on, so that the next client can still attach.
             faults.report("the loss of a client")
             self._forget(client)
 
@@ -353,7 +353,7 @@ class Clients:
         try:
             await client.part(self._daemon.subscriptions)
         except Exception:
-            # The next client can still come.
+            # Go on, so that the next client can still attach.
             faults.report("the loss of a client")
         self._forget(client)
         logger.info("client %d is gone", self._generation)
