@@ -71,8 +71,8 @@ _MAX_PROMPT_MS: Final = 5_000
 class Diagnosis(NamedTuple):
     """Holds the result of a check.
 
-    `found` describes the result. `meaning` says what follows from the result, or is "" if that is
-    obvious.
+    `found` describes the result. `meaning` says what the result means for the user, or is "" if
+    that is obvious.
     """
 
     check: str

@@ -81,8 +81,8 @@ class PromptFollower:
                 await self._tell(found)
             self._told = identity
         if self._told is not None and not shell.has_ended:
-            # The input was closed after the last look, perhaps while the event about the prompt was
-            # being sent.
+            # The input was closed after the last check, perhaps while the event about the prompt
+            # was being sent.
             await self._tell(None)
             self._told = None
 
@@ -133,8 +133,8 @@ class PortFollower:
                 found = await listening_ports(shell, pauses, watch)
                 if found != self._told:
                     if not await self._feed.subscription.wait_for_room():
-                        # The list may be long, so wait for the client. After this wait, look again,
-                        # because the ports may have changed.
+                        # The list may be long, so wait for the client. After this wait, look for
+                        # ports again, because they may have changed.
                         await _wait_for_slow_client(self._feed)
                         known = None
                         continue

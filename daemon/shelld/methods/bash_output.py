@@ -175,7 +175,8 @@ async def wait_and_read(
 async def _peek_in_turn(
     shell: Shell, readers: Mapping[StreamName, StreamReader], context: RequestContext | None
 ) -> tuple[bool, dict[StreamName, Read]]:
-    """Read once without taking the output. Before a large answer, wait for the request's turn.
+    """Read once, without marking the output as read. Before a large answer, wait for the request's
+    turn.
 
     Returns whether the shell had ended when the read began, and the reads.
     """

@@ -35,7 +35,8 @@ async def result_of(
         return _background_result(context, shell, params)
     result = await _foreground_result(context, shell, params)
     timeout_ms = shell.idle_timeout_ms if shell.reason == "idle" else shell.timeout_ms
-    # A command that began in the background has the timeout of the request that waits for it.
+    # If a command began in the background, the timeout of the request that waits for the command
+    # applies.
     timeout_ms = timeout_ms or params.timeout or context.daemon.options.default_timeout
     if shell.status is ShellStatus.TIMEOUT:
         data = msgspec.to_builtins(result)

@@ -82,7 +82,7 @@ class Keys:
 
     @contextmanager
     def starting(self, key: str, command: str, request: StartingRequest) -> Generator[None]:
-        """Record that `request` starts a command within this block. The key must be unknown."""
+        """Record that `request` starts a command within this block. The key must be new."""
         start = self._starts[key] = KeyedStart(hash(command), request)
         try:
             yield

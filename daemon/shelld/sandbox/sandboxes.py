@@ -37,7 +37,7 @@ class SandboxKey(NamedTuple):
 
 class Sandboxes:
     """`start_task` starts a task that outlives the request, and starts it again if it fails.
-    `bash`: the program of commands.
+    `bash`: the path of the bash that runs commands.
 
     `on_retire` is called with each sandbox that gets no more commands.
     """

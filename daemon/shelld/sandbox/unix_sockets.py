@@ -21,7 +21,7 @@ from typing import Final
 _HEAD: Final = b"Num"
 # The path is the last column.
 _PATHS: Final = re.compile(rb" (/[^\n]*)$", re.MULTILINE)
-# A path may have line ends. Text that does not begin an entry belongs to the path before it.
+# A path may contain newlines. Text that does not begin an entry belongs to the path before it.
 _BEGINNING: Final = re.compile(rb"\n[0-9a-f]+: [0-9A-F]{8} ")
 _LONG_PATHS: Final = re.compile(
     rb"^[0-9a-f]+: (?:[0-9A-F]+ ){5} *\d+ (/[^\n]*(?:\n(?![0-9a-f]+: [0-9A-F]{8} )[^\n]+)*)$",

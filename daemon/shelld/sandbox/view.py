@@ -186,7 +186,7 @@ class _Builder:
             self._closed.append(path)
         elif not is_shown and is_readable:
             # The machine has no file at this place. Mount the shown paths below it first.
-            # `_arguments` closes the directory later.
+            # `_arguments` makes the directory read-only later.
             self._mounts.setdefault(path, ["--perms", "0555", "--tmpfs", path])
             self._closed.append(path)
         elif not is_shown and path not in self._hidden:

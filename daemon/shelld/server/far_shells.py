@@ -24,8 +24,7 @@ from shelld_protocol.errors import RpcError
 
 # How long the first view waits for a target.
 FIRST_ANSWER_S: Final = 0.5
-# The maximum number of characters that are shown of ids and other names. A target can choose these
-# names freely.
+# How many characters of an id or another name are shown. A target can choose these names freely.
 _NAME_CHARACTERS: Final = 100
 
 

@@ -204,7 +204,9 @@ class Server:
             _retry(partial(self._refuse, event, answer))
 
     def _kept_part(self, event: bytes | FrameError) -> bytes | FrameError:
-        """Return what is left of a message. Call this before the next message is framed."""
+        """Return the bytes that `frames` has kept of a message that it refused. Call this before
+        the next message is framed.
+        """
         is_refused = event in (FrameError.NO_MEMORY, FrameError.NO_HEADER)
         return self._frames.refused_head if is_refused else event
 

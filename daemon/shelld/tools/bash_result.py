@@ -1,8 +1,8 @@
 """Makes the text and the metadata of the result for a command that `Bash` has started. A model sees
 both.
 
-Owns no state. The sources of a result are the record of a shell, its output, and an `EndState`. An
-`EndState` has the facts that are known only when the answer is made.
+Owns no state. A result is made from three sources: the record of a shell, the shell's output, and
+an `EndState`. An `EndState` has the facts that are known only when the answer is made.
 """
 
 from __future__ import annotations
