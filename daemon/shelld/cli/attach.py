@@ -54,7 +54,7 @@ from shelld.lasting.handshake import (
 
 DEFAULT_NAME: Final = "main"
 
-# How long to wait after a signal until the daemon no longer serves the client.
+# After a signal, how long to wait until the daemon has stopped serving the client.
 LEAVE_S: Final = 3.0
 # How often to check whether the time `LEAVE_S` is over.
 _POLL_S: Final = 1.0

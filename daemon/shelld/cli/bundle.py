@@ -1,6 +1,6 @@
 """``shelld bundle [-o FILE]``: write shelld into one file that runs with Python alone.
 
-The name of the file goes to stdout, unless the file is stdout.
+Prints the name of the file to stdout, unless the bundle itself goes to stdout.
 
 Exit codes: 0 if the bundle was written, 2 if the arguments cannot be used, or the bundle cannot be
 written.

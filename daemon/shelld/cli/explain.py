@@ -32,7 +32,9 @@ _EXIT_CODES: Final[dict[GuardVerdict, int]] = {"allow": 0, "block": 1, "unresolv
 
 
 def explain(arguments: Sequence[str]) -> int:
-    """Write the verdict and the commands found to stdout; return the exit code."""
+    """Write the verdict to stdout, and the commands that the guard has found; return the exit
+    code.
+    """
     parser = ArgumentParser(
         prog="shelld explain",
         usage="%(prog)s [-h] [--guard-rules FILE] COMMAND ...",

@@ -1,9 +1,9 @@
 """Passes on standard input to a command as the input arrives.
 
-Owns descriptor 0. Passes on each block of input before it reads more input. So it waits while the
-command's queue in the daemon is full. While this process is in the background of its terminal, it
-reads nothing, because the terminal would stop it. It continues to read once it is in the foreground
-again.
+Owns descriptor 0. Passes on each block of input before it reads more input. So it reads no more
+while the daemon's queue of input for the command is full. While this process is in the background
+of its terminal, it reads nothing, because the terminal would stop it. It continues to read once it
+is in the foreground again.
 """
 
 from __future__ import annotations
@@ -98,6 +98,7 @@ def _next_bytes() -> bytes:
 
 
 def _is_in_background() -> bool:
-    """Return whether stdin is our terminal, and another job is in its foreground. Raises OSError.
+    """Return whether stdin is our terminal, and another job is in its foreground. Raises
+    OSError.
     """
     return os.tcgetpgrp(0) != os.getpgrp()

@@ -40,7 +40,7 @@ _UNITS: Final = {"K": 2**10, "M": 2**20, "G": 2**30}
 def parse_options(arguments: Sequence[str]) -> Options:
     """Return the options from the command line, from variables and from a file (see `settings`).
 
-    Exits with 0 after --help and --version, and with 2 and the usage for bad options.
+    Exits with 0 after --help and --version. For bad options, prints the usage and exits with 2.
     """
     has_variables = any(name.startswith("SHELLD_") for name in os.environ)
     if not (arguments or has_variables):

@@ -6,7 +6,7 @@ kept until the shell is forgotten, so that a client can continue it. A subscript
 does not count towards `MAX_SUBSCRIPTIONS`. The number of such subscriptions is at most `MAX_OVER`,
 and the total weight of their events is at most `MAX_OVER_WEIGHT`. Beyond these limits, the
 subscriptions that ended first are removed. While events of a subscription are being sent again, the
-subscription and its shell stay.
+subscription and its shell are kept.
 
 Invariant: a new shell has its feeds before it can write, end or be forgotten.
 """

@@ -42,7 +42,8 @@ class DirectoryError(Exception):
 
 
 def check_name(name: str) -> str:
-    """Return `name` if it is a valid name of a daemon. Otherwise, raise ValueError with the reason.
+    """Return `name` if it is a valid name of a daemon. Otherwise, raise ValueError with the
+    reason.
     """
     if not 0 < len(name) <= MAX_NAME_CHARACTERS or len(os.fsencode(name)) > _MAX_NAME_BYTES:
         raise ValueError(

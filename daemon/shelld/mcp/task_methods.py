@@ -1,6 +1,6 @@
 """Implements ``tasks/get``, ``tasks/update``, ``tasks/cancel`` and ``subscriptions/listen``.
 
-Owns the number of tasks that clients listen to, and no other state. Each method first checks that
+Keeps the number of tasks that clients listen to, and no other state. Each method first checks that
 the request declares the extension for tasks.
 
 When ``subscriptions/listen`` ends, the tasks continue. The daemon sends the notifications of

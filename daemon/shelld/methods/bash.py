@@ -162,9 +162,9 @@ async def _answer_again(
 ) -> BashResult | BackgroundResult:
     """Answer a repeated request, whose command an earlier request has started.
 
-    If the first call still waits for the command, the limits of that call hold, and only its
-    cancellation kills the command. Otherwise the timeout of this request holds from now on, and a
-    cancellation kills the command, unless another repeated request waits for the command.
+    If the first call still waits for the command, the limits of that call apply, and only its
+    cancellation kills the command. Otherwise, the timeout of this request applies from now on, and
+    a cancellation kills the command, unless another repeated request waits for the command.
     """
     context.ends_with_client = params.on_disconnect == "kill" and not params.run_in_background
     context.runs(shell)
@@ -214,7 +214,7 @@ async def _wait_with_timeout(context: RequestContext, params: BashParams, shell:
         await wait_for_start(shell)
         return
     if policy.action == "kill" and shell.repeats == 1 and not is_over():
-        # Later answers about this command name the timeout that has ended it.
+        # Later answers about this command say which timeout has ended the command.
         shell.timeout_ms = policy.timeout_ms
         await shell.end_tree(None, policy.grace_ms, ShellEvent.TIMED_OUT)
 

@@ -178,7 +178,7 @@ async def _peek_in_turn(
     """Read once, without marking the output as read. Before a large answer, wait for the request's
     turn.
 
-    Returns whether the shell had ended when the read began, and the reads.
+    Returns whether the shell had ended when the read began, and what was read.
     """
     if context is not None and any(reader.is_large for reader in readers.values()):
         await context.begin_large_answer()

@@ -220,8 +220,8 @@ class RequestContext(Struct, eq=False):
     async def end_if_cancelled(self) -> None:
         """Let a cancellation that has just arrived end this task.
 
-        If a result and a cancellation arrive together, the task may go on. Call this before the
-        task takes something that no other request could get.
+        If a result and a cancellation arrive together, the task may otherwise continue. Call this
+        before the task takes something that no other request could get.
         """
         if self.is_over:
             await checkpoint()
@@ -300,7 +300,7 @@ def policy_of(options: Options) -> ResolvedPolicy | None:
 def manager_options(options: Options) -> ManagerOptions:
     """Return those options of the daemon that the manager needs.
 
-    Raises `RpcError` (invalid_params) if the policy of the sandbox is not valid here.
+    Raises `RpcError` (invalid_params) if the sandbox policy is not valid on this machine.
     """
     return ManagerOptions(
         bash=options.bash,

@@ -228,7 +228,8 @@ async def _data(stdin: PipeInput | TerminalInput, params: WriteStdinParams) -> b
     """Return the bytes of text, keys and base64, in this order.
 
     Raises `RpcError` if the queue has no room for these bytes. Before it makes the bytes, this
-    function computes their minimum number from `params`, and checks that the queue has room for it.
+    function computes from `params` how many there will be at least, and checks that the queue has
+    room for so many.
     """
     text, encoded, keys = params.text or "", params.base64 or "", params.keys or ()
     _check_room(stdin, len(text) + len(keys) + len(encoded) * 3 // 4 - 2)

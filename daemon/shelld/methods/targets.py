@@ -55,7 +55,9 @@ Divert = Callable[[RequestContext, bytes], Awaitable[Any] | None]
 
 
 class _Begun(msgspec.Struct):
-    """The members of a result that name what the request has begun."""
+    """The members of a result that name the command or the subscription that the request has
+    begun.
+    """
 
     bash_id: str = ""
     status: str = ""
@@ -246,7 +248,8 @@ async def _pass_on(context: RequestContext, method: str, target: Target, members
 
 
 async def _undo(link: Link, method: str, members: Members, result: bytes) -> str | None:
-    """End what a request has begun at a target, because its client will not learn of it.
+    """End the command or the subscription that a request has begun at a target, because the client
+    will not learn of it.
 
     But a command or subscription with an idempotency key goes on. The client can find it again, and
     an earlier request may have begun it. Return the id of a command that goes on.

@@ -198,7 +198,9 @@ class TypedLines:
                 await self._admit(text, self._typed)
 
     async def _judge_kept(self, lines: Iterable[bytes]) -> None:
-        """Judge lines without their first byte, because bash may run them in this form."""
+        """Judge lines without their first byte, because bash may run an interrupted line in this
+        form.
+        """
         for line in lines:
             for text in readings(line):
                 kept = text.encode()[1:].decode("utf-8", "replace")

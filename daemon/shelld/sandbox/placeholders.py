@@ -1,4 +1,4 @@
-"""Holds the directories on which a sandbox mounts something, and which are empty or were missing.
+"""Holds the empty directories on which a sandbox mounts something. Makes those that are missing.
 
 If such a directory were removed outside of the sandbox, the kernel would remove the mount as well.
 Commands could then create the denied path after all. So each sandbox holds a lock on the

@@ -305,8 +305,8 @@ class Clients:
         try:
             self._reply(client.connection, "attached")
         except OSError:
-            # The reply could not be sent. The other side is gone, or waits in vain, so end the
-            # service of this client.
+            # The reply could not be sent. The other side is gone, or waits for a reply that it will
+            # never get, so end the service of this client.
             client.reading.cancel()
         else:
             client.is_welcome = True

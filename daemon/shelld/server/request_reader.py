@@ -17,8 +17,8 @@ from shelld.process import faults
 from shelld.server.stdio import Input
 from shelld_protocol.framing import FrameReader
 
-# After a failure, the reader tries again after a pause. After a few faults in a row, it gives the
-# stream up. After shortages, it tries again many more times, because a shortage may last a minute.
+# After a failure, the reader tries again after a pause. After a few faults in a row, it gives up.
+# After shortages, it tries again many more times, because a shortage may last a minute.
 READ_PAUSE_S: Final = 0.1
 MAX_READ_FAULTS: Final = 3
 MAX_READ_SHORTAGES: Final = 600
@@ -45,7 +45,7 @@ class RequestReader:
         wait_for_room: Callable[[], Awaitable[None]],
         wants_no_more: Callable[[], bool],
     ) -> None:
-        # The reason why the reader gave the stream up before its end, or None.
+        # The reason why the reader gave up before the end of the stream, or None.
         self.failure: str | None = None
         # True if everything was read up to the end of the stream.
         self.at_end = False
@@ -69,7 +69,7 @@ class RequestReader:
         return self.at_end or self._is_hung_up
 
     async def run(self) -> None:
-        """Read until the stream ends, the reader gives it up, or `wants_no_more` returns True."""
+        """Read until the stream ends, the reader gives up, or `wants_no_more` returns True."""
         while not self._is_over:
             try:
                 if self._failures:

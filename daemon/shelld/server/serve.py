@@ -130,13 +130,15 @@ class Server:
 
     @property
     def read_failure(self) -> str | None:
-        """The reason why the server gave the stream of requests up before its end, or None."""
+        """The reason why the server stopped reading requests before the end of the stream, or
+        None.
+        """
         return self._reader.failure
 
     async def read_requests(self) -> None:
         """Start a task for every request, until the stream ends or `exit` arrives.
 
-        If the server gives the stream up, `read_failure` has the reason.
+        If the server gives up reading the stream, `read_failure` has the reason.
         """
         try:
             await self._reader.run()
@@ -327,10 +329,10 @@ class Server:
             return
         is_silent = entry.cancellation is Cancellation.SILENT
         if is_silent and entry.request.method not in _STARTING_METHODS:
-            # The cancellation came before this task began. Do not begin, because a method may do
-            # its work before it awaits anything, and the client would never learn of a new
-            # subscription. But let a repeated call of a command begin, so that the cancellation
-            # ends the command.
+            # The cancellation came before this task began. Do not begin the request, because a
+            # method may do its work before its first await. For example, the client would never
+            # learn of a new subscription. But let a repeated call of a command begin, so that the
+            # cancellation ends the command.
             self._settle(entry, encode_error(entry.raw_id, cancelled()))
             return
         try:

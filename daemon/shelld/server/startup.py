@@ -101,7 +101,7 @@ def _claim() -> tuple[int, int]:
 
 
 def undo_locale_coercion() -> None:
-    """Restore the parent's LC_CTYPE, so that commands see no variable of ours.
+    """Restore the parent's LC_CTYPE, so that commands do not see the value that Python has set.
 
     In the C locale, Python sets LC_CTYPE for itself and its children (PEP 538). /proc still shows
     the original environment. If /proc cannot be read, the variable stays.

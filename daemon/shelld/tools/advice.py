@@ -1,4 +1,4 @@
-"""Gives advice to models: a line below the sentence of an error, about what to do next."""
+"""Gives advice to models: a line below an error message says what to do next."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ class BashTool(ExecutionTool):
     MAX_TIMEOUT_MS: ClassVar[int] = MAX_TIMEOUT_MS
     MAX_OUTPUT_SIZE: ClassVar[int] = MAX_OUTPUT_SIZE
     DANGEROUS_PATTERNS: ClassVar[list[str]] = list(DANGEROUS_PATTERNS)
-    # The sentence in the description about programs that prompt for an answer.
+    # In the description for models, this sentence is about programs that prompt for an answer.
     PROMPTS: ClassVar[str] = "Nobody can answer a prompt: use flags such as -y, or stdin."
 
     aliases = ("bash",)
