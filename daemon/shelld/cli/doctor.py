@@ -62,7 +62,7 @@ _PROCESSES_PER_SHELL: Final = 3
 # How long to wait for a spare shell to start.
 _PATIENCE_S: Final = 5.0
 _LOOK_S: Final = 0.02
-# Limits that no command of the doctor reaches.
+# Limits that are too high for the commands of the doctor to reach.
 _LIMITS: Final = ResourceLimits(memory_bytes=2**30, processes=1_000)
 # How long to wait until the daemon finds that a program waits for input.
 _MAX_PROMPT_MS: Final = 5_000

@@ -95,8 +95,8 @@ def connect(name: str, seconds: float = ANSWER_S) -> socket.socket | None:
 
 
 def _ask(connection: socket.socket, name: str, hello: Hello) -> bool:
-    """Ask the daemon to take the client. Return False if the daemon ends before it answers. Raises
-    JoinError.
+    """Ask the daemon to attach the client. Return False if the daemon ends before it answers.
+    Raises JoinError.
     """
     try:
         connection.settimeout(ANSWER_S)

@@ -42,7 +42,7 @@ _MAX_TIMEOUT_S: Final = 10**9
 
 def run(arguments: Sequence[str]) -> int:
     """Run the command; return the exit code."""
-    # `main` has disabled garbage collection for the start of the daemon.
+    # `_main` has disabled garbage collection, to make the imports faster.
     gc.enable()
     parser = run_parser()
     arguments, words = _split(arguments, parser)

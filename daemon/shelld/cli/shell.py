@@ -58,7 +58,7 @@ Ctrl-C ends the running command. A command that needs a terminal: shelld run -t 
 
 def shell(arguments: Sequence[str]) -> int:
     """Read and run commands until the end; return the exit code."""
-    # `main` has disabled garbage collection for the start of the daemon.
+    # `_main` has disabled garbage collection, to make the imports faster.
     gc.enable()
     parser = ArgumentParser(
         prog="shelld shell",

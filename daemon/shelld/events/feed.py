@@ -135,7 +135,7 @@ class Feed:
 
     @property
     def interval_s(self) -> float:
-        """The time between two events of the same kind."""
+        """The minimum time between two events of the same kind."""
         return self._options.interval_ms / 1000
 
     @property

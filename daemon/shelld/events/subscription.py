@@ -59,7 +59,7 @@ class Recipient(Protocol):
         ...
 
     def send(self, method: str, params: Event | SubscriptionOver) -> None:
-        """Send a notification, now or later when the client reads. Raises MemoryError."""
+        """Send a notification now, or later when the client reads. Raises MemoryError."""
         ...
 
     async def wait_until_read(self) -> None:

@@ -43,7 +43,7 @@ class Version(NamedTuple):
     """Holds the members of a message that all versions of shelld understand."""
 
     handshake: int = 0
-    # The protocol of `server_info`, and the version of the program.
+    # `protocol` is the number that `server_info` reports. `version` is the version of the program.
     protocol: int = 0
     version: str = ""
 

@@ -198,8 +198,8 @@ async def next_prompt(
 
 
 def _may_be_asked(prompt: Prompt) -> bool:
-    """Return whether a client may be asked. The kernel must prove the prompt, and the prompt must
-    not be for a secret.
+    """Return whether the prompt may become a question to the client. The kernel must prove the
+    prompt, and the prompt must not be for a secret.
     """
     return prompt.certainty == "proved" and prompt.echo is not False
 

@@ -42,7 +42,7 @@ from shelld_protocol.mcp_tasks import (
 
 # For each task that a client listens to, the daemon needs some memory and looks for prompts.
 MAX_LISTENED: Final = 1_024
-# After this number of task ids, other requests get a turn. A client may send millions of ids.
+# After this number of task ids, other requests may run. A client may send millions of ids.
 _LOOKED_UP_IN_A_ROW: Final = 256
 
 

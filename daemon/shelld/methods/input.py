@@ -1,4 +1,4 @@
-"""The methods ``write_stdin`` and ``resize_shell``. Also judges the first input of a command."""
+"""The methods ``write_stdin`` and ``resize_shell``. Also judges the `stdin` of a new command."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ class Keys:
     def __init__(self, manager: Manager) -> None:
         self._manager = manager
         self._starts: dict[str, KeyedStart] = {}
-        # The keys by the ids of their shells.
+        # Maps the id of a shell to its key.
         self._by_shell: dict[str, str] = {}
         # The keys of forgotten shells, in the order in which the shells were forgotten.
         self._orphans: dict[str, KeyedStart] = {}

@@ -171,8 +171,8 @@ class TypedLines:
     ) -> None:
         """Judge two forms of the typed lines.
 
-        `lines` still has all editing keys. `edited` is the text that the terminal's own line
-        editing leaves. `None` means an interrupt. `kept`: see `Typed.kept`.
+        `lines` still has all editing keys. `edited` is the text after the terminal's own line
+        editing. `None` means an interrupt. `kept`: see `Typed.kept`.
         """
         if not lines and not edited:
             return
@@ -310,7 +310,9 @@ class TypedLines:
 
 
 def without_secret(error: RpcError) -> RpcError:
-    """Return the refusal of a line that contains a secret. The result has no text of the line."""
+    """Return the refusal of a line that contains a secret. The result does not contain the text
+    of the line.
+    """
     if error.kind is not ErrorKind.BLOCKED:
         return error
     return blocked(

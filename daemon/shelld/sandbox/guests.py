@@ -25,7 +25,7 @@ class Guest(Protocol):
 
     @property
     def is_gone(self) -> bool:
-        """Whether nothing is left of the command or the spare shell."""
+        """Whether no process of the command or the spare shell is left."""
         ...
 
 

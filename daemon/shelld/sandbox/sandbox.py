@@ -84,7 +84,7 @@ class Sandbox:
         self.policy = policy
         self.missing: Missing | None = None
         self.is_ready = False
-        # Whether commands can no longer start, and whether nothing of the sandbox is left.
+        # Whether commands can no longer start, and whether no process of the sandbox is left.
         self.has_ended = self.is_gone = False
         # Whether the runner has received the message to kill the sandbox.
         self.is_ending = False
@@ -178,7 +178,8 @@ class Sandbox:
                 os.close(descriptors.pop())
 
     async def run(self) -> None:
-        """Follow the sandbox until nothing of it is left. A cancellation ends the sandbox first.
+        """Follow the sandbox until none of its processes is left. A cancellation ends the sandbox
+        first.
 
         If this method fails, the sandbox ends. If the method is called again, it does the remaining
         work.
@@ -268,7 +269,7 @@ class Sandbox:
             self.is_ending = True
 
     async def _end(self) -> None:
-        """Wait until nothing of the sandbox is left."""
+        """Wait until no process of the sandbox is left."""
         self.end()
         while self._outside is not None and self._outside.is_open and not self.is_gone:
             messages = await _receive(self._outside)
@@ -417,7 +418,7 @@ class Sandbox:
         self._guests.join(guest)
 
     def leave(self, guest: Guest) -> None:
-        """Record that nothing is left of a command or a spare shell."""
+        """Record that no process of a command or a spare shell is left."""
         try:
             self.collect_denials()
         finally:

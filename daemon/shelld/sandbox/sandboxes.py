@@ -54,7 +54,8 @@ class Sandboxes:
         self._bash = bash
         self._on_retire = on_retire
         self._sandboxes: dict[SandboxKey, Sandbox] = {}
-        # The sandboxes that get no more commands. They stay here until nothing is left of them.
+        # The sandboxes that get no more commands. They stay here until none of their processes is
+        # left.
         self._ending: set[Sandbox] = set()
         self._is_open = True
 
@@ -127,7 +128,7 @@ class Sandboxes:
         self._retire(oldest, self._sandboxes[oldest])
 
     def _retire(self, key: SandboxKey, sandbox: Sandbox) -> None:
-        """Give a sandbox no more commands. It ends when its last command has ended."""
+        """Start no more commands in a sandbox. It ends when its last command has ended."""
         # Do this first, so that the sandbox ends even if something below fails.
         if not sandbox.is_gone:
             self._ending.add(sandbox)
@@ -148,7 +149,7 @@ class Sandboxes:
                 sandbox.end()
 
     def left(self, sandbox: Sandbox, guest: Guest) -> None:
-        """Record that nothing is left of a command that ran in a sandbox."""
+        """Record that no process is left of a command that ran in a sandbox."""
         try:
             sandbox.leave(guest)
         finally:

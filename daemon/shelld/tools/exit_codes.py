@@ -59,7 +59,7 @@ def _last_program(command: str) -> str:
                     # error.
                     return ""
     except ValueError:
-        # The command has a quote without an end.
+        # The command has an unclosed quote.
         return ""
     names = words or last
     while names and (names[0] in _BEFORE or _ASSIGNMENT.match(names[0])):
