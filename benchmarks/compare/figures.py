@@ -28,18 +28,18 @@ COMMAND_FIGURES = {
     "output_1000": Figure("1 GB of output", "s"),
     "output_1000_memory": Figure("memory for 1 GB of output", "MB"),
     "leftover": Figure("`sleep 300 & echo hi`", "s"),
-    "timeout_left": Figure("of 3 processes, left after a timeout", ""),
-    "kill": Figure("kill, until 3 processes are gone", "ms"),
-    "kill_left": Figure("of 3 processes, left after a kill", ""),
-    "crash_left": Figure("of 3 processes, left after SIGKILL of the server", ""),
+    "timeout_left": Figure("processes left after a timeout, of 3", ""),
+    "kill": Figure("from a kill until 3 processes are gone", "ms"),
+    "kill_left": Figure("processes left after a kill, of 3", ""),
+    "crash_left": Figure("processes left after SIGKILL of the server, of 3", ""),
     "forgotten": Figure("directory and variable that the next command lacks", ""),
 }
 
 TERMINAL_FIGURES = {
-    "tty_start": Figure("`echo` in a terminal, to its output, 10 ms apart", "ms"),
-    "tty_answer": Figure("a line typed, to its answer through `cat`", "ms"),
+    "tty_start": Figure("from the start of `echo` in a terminal to its output, 10 ms apart", "ms"),
+    "tty_answer": Figure("from a typed line to its copy by `cat`", "ms"),
     "tty_output": Figure("20 MB of output in a terminal", "s"),
-    "tty_screen": Figure("a line typed, to the screen drawn anew for it", "ms"),
+    "tty_screen": Figure("from a typed line to the redrawn screen", "ms"),
 }
 
 FIGURES = {**COMMAND_FIGURES, **TERMINAL_FIGURES}

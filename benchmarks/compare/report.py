@@ -76,8 +76,8 @@ This section adds programs that only do terminals, and leaves out programs witho
 # Why another contestant is ahead of shelld, by figure.
 NOTES = {
     "start": (
-        "machine code has no interpreter to start. Half of shelld's time is what any Python "
-        "program that imports asyncio takes."
+        "a compiled program does not have to start an interpreter. Half of shelld's time is what "
+        "any Python program that imports asyncio takes."
     ),
     "in_a_row": (
         "a spare shell also has to be started. If calls follow without a pause, the next spare "
@@ -95,13 +95,13 @@ NOTES = {
     ),
     "thousand": "the same reason as for 50 commands.",
     "output_100": "both keep only a part of the output, and the time is that of `cat`.",
-    "output_1000": "as for 100 MB.",
+    "output_1000": "the same reason as for 100 MB.",
     "output_100_memory": (
         "shelld keeps output in memory, up to a fixed size, until it goes to a file, from which it "
         "can still be read. codex exec-server sends output on as it comes, and the last 1 MB of it "
         "can be read again."
     ),
-    "output_1000_memory": "as for 100 MB.",
+    "output_1000_memory": "the same reason as for 100 MB.",
     "leftover": (
         "when bash has ended but another process still holds the pipe, the answer waits 50 ms for "
         "what that process may be about to write. Otherwise the output of `> >(tee log)` would be "

@@ -137,7 +137,7 @@ class SweRexSession(SweRex):
 
     def _more_sessions(self, count: int) -> None:
         if count > 50:
-            raise NotOffered("needs a session each: too many")
+            raise NotOffered("needs one session per command, which is too many")
         while self._sessions < count:
             body = {"session": str(self._sessions), "session_type": "bash", "startup_timeout": 5}
             self.request("POST", "/create_session", body)

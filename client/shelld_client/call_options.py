@@ -176,9 +176,9 @@ class ReadOptions(TypedDict, total=False):
 class OutputOptions(ReadOptions, total=False):
     """Options for reading output, with the offsets at which to start.
 
-        If an offset is given for one stream, only streams with an offset are read. Such a read does not
-            affect where a read without offsets continues.
-        """
+    If an offset is given for one stream, only streams with an offset are read. Such a read does not
+    affect where a read without offsets continues.
+    """
 
     stdout_offset: int | None
     stderr_offset: int | None

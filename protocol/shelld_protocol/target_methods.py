@@ -69,9 +69,9 @@ class AddTargetParams(Params):
     bootstrap: Annotated[
         bool,
         Meta(
-            description="argv leads to a place without shelld. Send shelld there when the target "
-            "connects: the place needs only sh, and the same version of Python on the same kind of "
-            "machine."
+            description="argv connects to a machine or container without shelld. Send shelld there "
+            "when the target connects. The machine needs sh, bash and the same version of Python, "
+            "and must be of the same kind."
         ),
     ] = False
 

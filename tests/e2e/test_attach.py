@@ -630,7 +630,7 @@ def test_options_reach_the_daemon_that_they_start(user: Lasting) -> None:
     with user.attach("--linger", "60", "--", "--max-shells", "8") as second:
         info = second.call("server_info")
         assert (info["limits"]["maxShells"], info["attachment"]["lingerS"]) == (7, 60)
-        wait_for(lambda: b"runs already, so it keeps its options" in second.read_stderr())
+        wait_for(lambda: b"so the given options have no effect" in second.read_stderr())
 
 
 @pytest.mark.parametrize(

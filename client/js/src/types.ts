@@ -1040,7 +1040,7 @@ export interface AddTargetParams {
   name: string;
   /** The program and its arguments. It must start a shelld that serves its standard input and output, as ["ssh", "host", "shelld"] does. No shell reads it. */
   argv: string[];
-  /** argv leads to a place without shelld. Send shelld there when the target connects: the place needs only sh, and the same version of Python on the same kind of machine. */
+  /** argv connects to a machine or container without shelld. Send shelld there when the target connects. The machine needs sh, bash and the same version of Python, and must be of the same kind. */
   bootstrap?: boolean;
 }
 

@@ -100,7 +100,7 @@ def stop(arguments: Sequence[str]) -> int:
             note(f"shelld: {error}")
             return 1
         except TimeoutError:
-            note(f"shelld: the daemon {name} does not end")
+            note(f"shelld: the daemon {name} has not ended in time")
             return 1
         except OSError:
             # The daemon has ended.

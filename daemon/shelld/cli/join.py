@@ -76,7 +76,7 @@ def join(name: str, hello: Hello, options: Sequence[str], *, may_start: bool) ->
                 return connection
         elif _ask(connection, name, hello):
             if options:
-                note(f"shelld: the daemon {name} runs already, so it keeps its options")
+                note(f"shelld: the daemon {name} runs already, so the given options have no effect")
             return connection
         # The daemon has ended before it answered.
         time.sleep(PAUSE_S)

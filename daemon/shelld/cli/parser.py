@@ -314,7 +314,8 @@ def option_parser() -> argparse.ArgumentParser:
         "--retain-total-bytes",
         type=_size(4096, 2**40),
         metavar="SIZE",
-        help="maximum output to keep for all shells together; output of ended shells goes first",
+        help="maximum output to keep for all shells together; the output of ended shells is "
+        "dropped first",
     )
     option("--spool-dir", metavar="DIR", help="keep output in DIR instead of $TMPDIR or /tmp")
     option(
