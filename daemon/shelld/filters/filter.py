@@ -1,9 +1,9 @@
 """Selects the lines that a pattern matches, with engines that cannot block the daemon.
 
-RE2 gets each pattern first, because it takes time that is linear in the text. RE2 refuses
-lookaround, backreferences and other syntax that needs backtracking. Such patterns go to Python's
-`re`, in a helper process that is killed when its time is up. RE2 also runs in the helper process if
-it could take long: with a large pattern, or with a long line and a medium-sized pattern.
+Each pattern goes to RE2 first, because RE2 takes time that is linear in the length of the text. RE2
+refuses lookaround, backreferences and other syntax that needs backtracking. Such patterns go to
+Python's `re`, in a helper process that is killed when its time is up. RE2 also runs in the helper
+process if it could take long: with a large pattern, or with a long line and a medium-sized pattern.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MAX_PATTERN_CHARACTERS: Final = 10_000
 
 # The limits for the text of a pattern, and for the program that RE2 compiles from the pattern. The
 # helper process compiles patterns beyond these limits, because compiling them can take a tenth of a
-# second. No other thread of the daemon could run while the daemon compiles.
+# second. If the daemon compiled them, none of its other threads could run during this time.
 _INLINE_PATTERN_CHARACTERS: Final = 1_000
 _INLINE_PROGRAM_BYTES: Final = 512 * 1024
 _CACHED_PATTERNS: Final = 8
@@ -65,9 +65,9 @@ class LineFilter(Protocol):
     async def lines(self, text: str) -> str:
         """Return the lines of `text` that match, each with its line end.
 
-        A line ends only at "\\n". The pattern does not see "\\r" before this "\\n", or at the start
-        of the line. Raises `RpcError` (invalid_params) if the pattern needs more time or memory
-        than allowed.
+        A line ends only at "\\n". The pattern is matched against the line without a "\\r" at its
+        start or before this "\\n". Raises `RpcError` (invalid_params) if the pattern needs more
+        time or memory than allowed.
         """
         ...
 
@@ -139,7 +139,10 @@ def portions(text: str, size: int) -> Iterator[str]:
 
 
 def _is_unicode(text: str) -> bool:
-    """Return whether a text has no lone surrogates. Text from a message never has any."""
+    """Return whether a text has no lone surrogates.
+
+    Text that came in a message never contains lone surrogates.
+    """
     try:
         text.encode()
     except UnicodeEncodeError:

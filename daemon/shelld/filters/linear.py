@@ -25,7 +25,7 @@ _TELLS_TEXT_FROM_LINE: Final = re.compile(r"\\[AzQC]|\(\?[A-Za-z]*-")
 
 
 class LinearPattern:
-    """A pattern that RE2 has compiled for one line and, if possible, for many lines at once.
+    """A pattern that RE2 has compiled to search one line and, if possible, many lines at once.
 
     `instructions` is the size of the compiled program. At worst, a search takes a few nanoseconds
     for each byte of the text and each instruction.

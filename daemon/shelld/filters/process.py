@@ -25,8 +25,8 @@ TIME_BUDGET_S: Final = 2.0
 # The time limit for starting the helper process and compiling the pattern. It is long, because many
 # interpreters may start at the same time.
 START_TIMEOUT_S: Final = 10.0
-# The memory limit of the helper process. The decoded text of the largest read fits into it,
-# together with the matching lines of this text.
+# The memory limit of the helper process. It is enough for the decoded text of the largest read and
+# for the matching lines of this text.
 MEMORY_BYTES: Final = 256 * 1024 * 1024
 
 _PROGRAM: Final = Path(__file__).with_name("main.py")
@@ -85,8 +85,8 @@ class FilterProcess:
         try:
             answer = await self._helper.ask(text.encode())
         except (EOFError, ConnectionError):
-            # The kernel has killed the process because of its limits, or another process has killed
-            # it.
+            # The helper process has exceeded its limits and the kernel has killed it, or another
+            # process has killed it.
             raise self._refused("takes too much time or memory") from None
         verdict, found = answer[:1], answer[1:].decode()
         if verdict != b"+":

@@ -43,9 +43,9 @@ class StartState(Struct, frozen=True):
     variables, functions, aliases, and the directory stack. `stdin` is the input of the command, or
     None if unknown. `home` is the home directory of the user, or None if unknown. The guard uses
     `home` only if `env` has no HOME. `functions` names the functions that the shell exports to the
-    commands that it starts. `parts` are scripts that run before `script`. A state that is larger
-    than one chunk must have parts, or the guard cannot follow all of it. If the guard cannot follow
-    a part, the variables that this part sets are unknown.
+    commands that it starts. `parts` are scripts that run before `script`. If the state is larger
+    than one chunk, it must be split into parts, or the guard cannot follow all of it. If the guard
+    cannot follow a part, the variables that this part sets are unknown.
     """
 
     cwd: str

@@ -1,6 +1,6 @@
 """Finds the commands that a function always starts, and loops that only start commands or print.
 
-Pure. Walks are iterative, because scripts can nest to any depth.
+Pure. The functions walk the syntax tree without recursion, because scripts can nest to any depth.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def only_starts(body: Node) -> bool:
     return statements > 0
 
 
-# Builtins that end immediately. They do not wait, and do not leave a loop.
+# Builtins that end immediately: they do not wait for anything, and they do not leave a loop.
 _INSTANT: Final = frozenset({":", "true", "echo", "printf", "disown", "let", "export", "local"})
 
 
@@ -143,7 +143,7 @@ def _starts_only(node: Node) -> bool:
     return script is not None and only_starts(script)
 
 
-# Programs that start a command, and end while the command runs on.
+# Programs that start a command, and exit while the command is still running.
 _DETACHED: Final = re.compile(
     r"setsid (?:-\w*f|--fork)|screen (?:-\w*d\w*m|-d -m)|daemonize |start-stop-daemon .*-b"
     r"|tmux new\S* .*-d|systemd-run (?!.*(?:--wait|--scope|--pty|-P|-t))"

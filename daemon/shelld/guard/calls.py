@@ -33,8 +33,9 @@ _MAX_GLOB: Final = 24
 _MAX_BODY: Final = 1024
 _MAX_UNROLLED: Final = 8 * 1024
 
-# A search from a quote fails only if nothing ends the quotation, so that all later quotes of the
-# same kind are escaped. No search starts at an escaped quote, so the total time is linear.
+# A search that starts at a quote fails only if no later quote ends the quotation. Then all later
+# quotes of the same kind are escaped. No search starts at an escaped quote, so the total time is
+# linear.
 LITERAL: Final = r"""(?<!\\)'(?>(?:[^'\\]|\\.)*)'|(?<!\\)"(?>(?:[^"\\]|\\.)*)"|`[^`]*+`"""
 
 
@@ -116,11 +117,11 @@ _FOR: Final = re.compile(r"\bfor\b")
 
 
 def _nearest(places: list[_Place], code: str, position: int) -> _Place:
-    """Return the place where a variable gets the value that it has at a position in the code.
+    """Find the assignment that gives a variable its value at a position in the code.
 
-    Usually, this is the last place before the position. If there is none, it is the first place
-    after the position. It is also the first place after the position if this place is in the same
-    line and belongs to a ``for`` after the position.
+    Usually, this is the last assignment before the position. If there is none, return the first
+    assignment after the position. Also return the first assignment after the position if it is on
+    the same line and belongs to a ``for`` after the position.
     """
     index = bisect_left(places, (position,))
     if index == len(places):

@@ -15,7 +15,7 @@ from shelld.guard.inputs import Inputs, Output
 from shelld.guard.markers import UNKNOWN, cleaned
 from shelld.guard.options import all_options
 
-# The limits of the input in characters and of the output in bytes.
+# The maximum length of the input in characters, and of the output in bytes.
 _MAX_INPUT: Final = 64 * 1024
 _MAX_OUTPUT: Final = 64 * 1024
 # The maximum memory, in bytes, for decompressing the format of xz(1).
@@ -28,7 +28,10 @@ _MAGIC: Final = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ")
 
 
 def text_of_bytes(data: bytes) -> str:
-    """Return bytes as text. For compressed data, `bytes_of_text` turns the text back into bytes."""
+    """Return bytes as text.
+
+    If the bytes are compressed data, `bytes_of_text` can restore them from the text.
+    """
     if data.startswith(_MAGIC):
         text = data.decode("utf-8", "surrogateescape")
         # Return no text if the data contains a marker, because the marker would change the meaning

@@ -94,7 +94,7 @@ _PAIRS: Final = _WRITABLE | {
 
 
 def bwrap(shell: Shell, arguments: Sequence[str], stdin: str) -> str:
-    """Follow the command of bwrap(1) if it can write to the root of the host."""
+    """Follow the command that bwrap(1) runs, if this command can write to the root of the host."""
     rest = list(arguments)
     writes = False
     while rest and rest[0].startswith("--"):

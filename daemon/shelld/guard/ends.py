@@ -38,7 +38,7 @@ def is_arithmetic(text: str) -> bool:
 class Ends(Parts):
     """Finds where the quotations, expansions and substitutions of one text end.
 
-    Stores the ends that it has found, so that the time is linear.
+    Stores the ends that it has found, so that finding all ends takes linear time.
     """
 
     def of_substitution(self, position: int) -> int:
@@ -64,7 +64,7 @@ class Ends(Parts):
         return self._lines.end_of(position, delimiter, strips=strips)
 
     def rewritten(self) -> str:
-        """Return the text without the syntax of bash that the parser does not know.
+        """Rewrite the bash syntax that the parser does not know.
 
         Adds ``|`` to ``coproc NAME`` before a compound command. Removes the reserved word ``time``,
         and ``!`` before a compound command. Puts a number in place of ``{name}`` before a
@@ -88,7 +88,7 @@ class _Lines:
 
     def __init__(self, text: str) -> None:
         # These tables map the text of a line to the positions of all lines with this text. In
-        # `_stripped`, the texts are without leading tabs.
+        # `_stripped`, leading tabs are removed from each line.
         self._whole: dict[str, list[int]] = {}
         self._stripped: dict[str, list[int]] = {}
         position = 0

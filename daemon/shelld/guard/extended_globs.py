@@ -24,7 +24,7 @@ _MAX_ALTERNATIVES: Final = 64
 
 
 def alternatives(value: str) -> str:
-    """Return a value whose extended globs are replaced by other globs or by several words."""
+    """Replace each extended glob in a value by another glob or by several words."""
     return value if "(" not in value else re.sub(r"\S++", _as_words, value)
 
 
@@ -44,7 +44,7 @@ def _as_words(match: re.Match[str]) -> str:
 
 
 def simplified(kind: str, content: str, substitutions: str, *, is_assigned: bool) -> str:
-    """Return globs and braces for ``kind(content)``.
+    """Return a glob or braces that replace the extended glob ``kind(content)``.
 
     `substitutions` are the substitutions in the content, which bash always runs. `is_assigned` is
     true if the glob is in an assignment, in which bash does not expand braces.

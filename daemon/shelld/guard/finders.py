@@ -56,7 +56,7 @@ _WIDE_TESTS: Final = {
 
 
 def _is_wide(expression: Sequence[str]) -> bool:
-    """Return whether none of the tests in a find(1) expression excludes many files."""
+    """Return whether a find(1) expression contains no test that excludes many files."""
     index = 0
     while index < len(expression):
         word = expression[index]
@@ -69,7 +69,8 @@ def _is_wide(expression: Sequence[str]) -> bool:
                 return False
             index += 1
         elif word in ("-regex", "-iregex", "-user", "-uid"):
-            # A test for files of root excludes few files, because root owns nearly all files.
+            # A test that selects the files of root excludes few files, because root owns nearly all
+            # files.
             value = plain("".join(expression[index + 1 : index + 2]))
             if value.strip(".*/") and value not in ("root", "0"):
                 return False

@@ -46,8 +46,8 @@ def is_fork_bomb(name: str, calls: Mapping[str, Sequence[Call]]) -> bool:
     """Return whether a function calls itself, directly or indirectly, several times in parallel.
 
     The circle consists of the function and of all functions through which it can call itself. The
-    result is true if a function of the circle calls functions of the circle more than once, and if
-    at least one call within the circle is spawned.
+    function is a fork bomb if one function in the circle makes several calls to functions in the
+    circle, and if at least one call within the circle runs in parallel.
     """
     circle = _circle(name, calls)
     inner = [_among(calls[each], {*circle, *_OWN_NAME}) for each in circle]

@@ -35,7 +35,7 @@ def settings_of(
     exported: Callable[[str], str | None],
     before: str,
 ) -> list[str]:
-    """Return the settings of a call of git, as ``name=value``.
+    """Return the settings that apply to a call of git, as ``name=value``.
 
     Each option ``--config-env`` gives one setting. `before` has the settings of earlier calls of
     ``git config``.

@@ -82,7 +82,7 @@ def code_of(
             rest.insert(0, argument)
             break
         else:
-            # Code of Node.js gets its own file as one of the arguments.
+            # Node.js passes the path of the script to the script, as one of its arguments.
             given = [argument, *rest] if letters == "ep" else rest
             return with_arguments(content_of(argument), given)
     if not codes:
@@ -252,7 +252,7 @@ def _started(language: str, code: str) -> tuple[list[str], list[list[str]]]:
 
 
 def _strings_in(code: str) -> Iterator[str]:
-    """Yield the strings that code may run. Skips strings that the code only shows."""
+    """Yield the strings that code may run. Skips strings that the code only prints or compares."""
     for match in islice(compiled(LITERAL).finditer(code), _MAX_CALLS):
         if not compiled(_SHOWS).search(code[max(0, match.start() - _MAX_SHOWS) : match.start()]):
             yield unquoted(match[0])

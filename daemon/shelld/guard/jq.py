@@ -110,7 +110,7 @@ def _one(stage: str, given: Any, values: dict[str, Any]) -> list[Any]:  # noqa: 
 
 
 def _interpolated(string: str, given: Any, values: dict[str, Any]) -> str:
-    """Return the text of a string, in which results replace each ``\\(...)``."""
+    """Return the text of a string after replacing each ``\\(...)`` by its result."""
     parts: list[str] = []
     for part in re.split(r"(\\\([^()]*\))", string[1:-1]):
         if part.startswith("\\("):

@@ -42,7 +42,7 @@ _Scripts: TypeAlias = tuple[tuple[str, ...], str]
 
 
 class _Cached(NamedTuple):
-    """The shell that scripts set up, and the length of these scripts."""
+    """A shell whose state was set up by scripts, and the length of these scripts."""
 
     shell: Evaluation
     characters: int
@@ -165,7 +165,7 @@ def _cache(key: _Scripts, shell: Evaluation) -> None:
 
 
 def _forget_values(shell: Evaluation, parts: tuple[str, ...]) -> None:
-    """Mark the variables of parts that were not followed as unknown.
+    """If the guard has not followed a part, mark the variables that the part sets as unknown.
 
     Without a mark, they would count as unset, and ``rm -rf "$x"/*`` as ``rm -rf /*``.
     """

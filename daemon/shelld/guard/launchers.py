@@ -1,4 +1,4 @@
-"""Handles programs that run a command for each item, or commands from text in their own format.
+"""Handles programs that run a command for each item, or that read commands from text.
 
 Each handler takes the shell, the arguments and stdin, and returns what the program writes.
 """

@@ -1,8 +1,8 @@
 """Computes the output of programs that work on whole lines, such as sort and uniq.
 
 Pure. The module runs nothing. None means that an output is unknown. An unknown line stays in the
-output as `UNKNOWN`. After a known directory, it stands for everything below the directory. So the
-guard still sees that the next program may get all these paths.
+output as `UNKNOWN`. If `UNKNOWN` follows the path of a known directory, it stands for everything
+below the directory. So the guard still sees that the next program may get all these paths.
 """
 
 from __future__ import annotations

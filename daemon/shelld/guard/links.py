@@ -111,11 +111,12 @@ def _pairs(
 ) -> dict[str, str]:
     """Return a link to each source.
 
-    The last operand is the path of the link, or the directory in which the links are.
+    The last operand is the path of the link, or the directory in which the program makes the links.
     """
     given = next((value for name, value in options if name in ("t", "target-directory")), None)
     if len(operands) < 2 or given is not None:
-        # The links are in the directory that an option gives, or in the working directory.
+        # The program makes the links in the directory that an option names, or in the working
+        # directory.
         sources, place, is_link = list(operands), normalized(given or ".", cwd), False
     else:
         sources, place = list(operands[:-1]), normalized(operands[-1], cwd)
@@ -144,7 +145,7 @@ def _mounted(arguments: Sequence[str], cwd: str) -> dict[str, str]:
 
 
 def _made(arguments: Sequence[str], cwd: str) -> dict[str, str]:
-    """Return the device node of a disk that ``mknod`` makes from two numbers."""
+    """Return the device node that ``mknod`` makes, if its two numbers are those of a disk."""
     _, operands = all_options(arguments, "m", ("mode",))
     if len(operands) != 4 or operands[1] != "b" or operands[2] in _NO_DISKS:
         return {}

@@ -102,7 +102,7 @@ def literal(text: str) -> str:
 
 
 def with_arguments(code: str, arguments: Sequence[str]) -> str:
-    """Return code in which literals replace the expressions for command-line arguments."""
+    """Replace the expressions for command-line arguments in code by literals."""
     if "argv" not in code and "ARGV" not in code:
         return code
 
@@ -123,10 +123,10 @@ def with_arguments(code: str, arguments: Sequence[str]) -> str:
 
 
 def with_shifted(code: str, arguments: Sequence[str]) -> str:
-    """Return code in which literals replace each ``shift`` of an argument.
+    """Replace each ``shift`` of a command-line argument in code by a literal.
 
-    If the code defines a function in Perl, return it unchanged, because ``shift`` in a function
-    takes an argument of the function.
+    If the code defines a function in Perl, return the code unchanged, because ``shift`` in a
+    function takes an argument of the function.
     """
     if "shift" not in code or _FUNCTION.search(code):
         return code
@@ -142,7 +142,7 @@ def with_shifted(code: str, arguments: Sequence[str]) -> str:
 
 
 def with_names(code: str) -> str:
-    """Return code in which the functions in `_TELLING` have their original names again.
+    """If code gives a new name to a function in `_TELLING`, restore the original name in its calls.
 
     New names come from code such as ``from shutil import rmtree as r``, ``r = shutil.rmtree`` and
     ``{ rmSync: r } = require("fs")``.
@@ -163,7 +163,7 @@ def with_names(code: str) -> str:
 
 
 def with_line(code: str, line: str) -> str:
-    """Return code of Perl or Ruby in which a literal replaces the variable for the current line."""
+    """Replace the variable for the current line in Perl or Ruby code by a literal."""
 
     def one(match: re.Match[str]) -> str:
         if match[1] is None:
@@ -175,7 +175,7 @@ def with_line(code: str, line: str) -> str:
 
 
 def with_values(code: str) -> str:
-    """Return code in which literals replace the variables that are set only once."""
+    """Replace the variables that code sets only once by literals."""
     found = {match[1]: match[2][1:-1] for match in _SET.finditer(code)}
     times = Counter(match[1] for match in _ASSIGNED.finditer(code))
     values = {

@@ -56,8 +56,8 @@ class Loops(Programs):
                     fields = expand_word(parse.text_of(child), self)
                 except ExpansionError:
                     fields = [UNKNOWN]
-                # The output of `find` on a tree has this form: first a known path, and `UNKNOWN`
-                # for everything below it. See `_while`.
+                # In the output of `find` on a tree, `UNKNOWN` follows a known path and stands for
+                # everything below this path. See `_while`.
                 walks = walks or (UNKNOWN in fields and fields[0].startswith("/"))
                 values += fields
         values = values if has_list else list(self.positional)

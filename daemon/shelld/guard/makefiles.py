@@ -19,7 +19,7 @@ _MAX_VALUE: Final = 256
 
 
 def with_variables(makefile: str) -> str:
-    """Return a makefile in which values replace its variables.
+    """Replace the variables in a makefile by their values.
 
     A variable that the makefile does not set may come from the environment. So the result refers to
     this variable in shell syntax.

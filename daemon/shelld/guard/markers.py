@@ -27,7 +27,7 @@ _PLAIN: Final = str.maketrans({ANY: "*", ONE: "?", SET: "["})
 
 
 def cleaned(text: str) -> str:
-    """Return text from outside the guard in which ``?`` replaces all markers.
+    """Replace all markers in text from outside the guard by ``?``.
 
     Characters of such text must not have a special meaning in the guard.
     """
@@ -35,5 +35,5 @@ def cleaned(text: str) -> str:
 
 
 def plain(field: str) -> str:
-    """Return a field in which ``*``, ``?`` and ``[`` replace the glob markers."""
+    """Replace the glob markers in a field by ``*``, ``?`` and ``[``."""
     return field.translate(_PLAIN)

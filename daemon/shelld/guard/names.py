@@ -268,7 +268,7 @@ class Names(Arrays):
         return fields
 
     def place(self, stdin: str = "") -> Place:
-        """Return the place where a program would run."""
+        """Return the directories, stdin and links that a program would run with."""
         return Place(self.cwd, self.home, stdin, self.links)
 
     # -- reports ----------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """Finds the words, redirections and substitutions of a node in the syntax tree.
 
-Pure. Knows the parts of a script that the parser attaches to a wrong node. Walks are iterative,
-because scripts can nest to any depth.
+Pure. Knows the parts of a script that the parser attaches to a wrong node. The functions walk the
+syntax tree without recursion, because scripts can nest to any depth.
 """
 
 from __future__ import annotations

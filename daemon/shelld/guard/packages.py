@@ -75,7 +75,7 @@ def _member(text: str, name: str) -> dict[str, Any]:
 
 
 def _scripts(value: object) -> list[str]:
-    """Return the scripts that a package file has for one name.
+    """Return the scripts that a package file defines under one name.
 
     `value` is a string or a list of strings.
     """

@@ -28,8 +28,8 @@ SYSTEM_DIRECTORIES: Final = frozenset(
 # The system directories whose owner and mode must not change.
 SYSTEM_OWNED: Final = SYSTEM_DIRECTORIES - {"/home", "/root", "/var"}
 
-# Directories in /dev without disks. Other directories in /dev are volume groups, which contain
-# volumes.
+# Directories in /dev that contain no disks. Other directories in /dev are volume groups, which
+# contain volumes.
 _NO_DISKS: Final = (
     "accel|bsg|bus|char|cpu|cpu_dma_latency|dma_heap|dri|dvb|fd|gpio|hugepages|iio|infiniband|input"
     "|loop|mqueue|net|nvidia-caps|pts|raw|serial|shm|snd|tcp|tty|udp|usb|v4l|vboxusb|vfio|xen"

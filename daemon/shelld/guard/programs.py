@@ -93,7 +93,7 @@ class Programs(Scripted):
         return self._start(program, argv, stdin)
 
     def _one_of(self, argv: list[str], stdin: str) -> str:
-        """Follow every program that `argv[0]`, a pattern, could match."""
+        """Follow every program that `argv[0]` could match. `argv[0]` is a pattern."""
         pattern = normalized(argv[0], self.cwd)
         for path in _paths_like(pattern):
             self.copy().execute([path, *argv[1:]], stdin)

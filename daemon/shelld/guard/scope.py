@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class Scope(Protocol):
-    """The part of a shell's state that the expansion of words needs."""
+    """The part of a shell's state that is needed to expand words."""
 
     home: str | None
 
@@ -44,7 +44,8 @@ class Scope(Protocol):
         ...
 
     def file_of(self, script: str, *, is_read: bool) -> str:
-        """Return the file name that bash would put in place of ``<(script)`` if `is_read`, else of
-        ``>(script)``.
+        """Return the file name that bash would put in place of ``<(script)`` or ``>(script)``.
+
+        `is_read` is true for ``<(script)``.
         """
         ...

@@ -118,7 +118,7 @@ class Scripted(Files):
                 self.copy().run_text(value, "")
 
     def _interpreter(self, language: str, arguments: Sequence[str], stdin: str) -> None:
-        """Follow the commands that the known code of an interpreter would start."""
+        """Follow the commands that an interpreter would start when it runs known code."""
         code = code_of(language, arguments, stdin, partial(self.content_of, stdin=stdin))
         self.spend(len(code) * _SEARCHING)
         commands = commands_in(language, code)

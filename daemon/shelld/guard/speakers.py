@@ -47,8 +47,8 @@ _GDB: Final = (r"^[^\S\n]*+(?:shell|!)\s*+(.*)", r"^[^\S\n]*+(?:pipe\s|\|).*?\|\
 _MYSQL: Final = (r"^[^\S\n]*+(?:system|\\!)\s++(.*)",)
 _VIM: Final = (
     _VI,
-    # The first of the next two patterns matches a command after another command and ``|``. The
-    # second pattern matches the command of an ``autocmd``.
+    # The first of the next two patterns matches a shell command that follows another command and
+    # ``|``. The second pattern matches the shell command of an ``autocmd``.
     r"[^\S\n]\|[^\S\n]*+!++\s*+(.*)",
     r"^:*+[^\S\n]*+au\w*+!?\s++\S++\s++\S++\s++:*+!++(.*)",
     r"^:*+[^\S\n]*+ter(?:m(?:inal)?)?!?\s++(.*)",
@@ -211,7 +211,7 @@ def _taken_apart(
 
 
 def _without_text(script: str) -> str:
-    """Return a script of an editor without the text that the script inserts."""
+    """Remove the lines of inserted text from an editor's script."""
     lines: list[str] = []
     is_text = False
     for line in script.splitlines():

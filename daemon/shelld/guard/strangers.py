@@ -30,7 +30,7 @@ _SCRIPTS: Final = frozenset(
         *("sh", "shell-command", "run-command", "exec-command", "diff-cmd", "editor-cmd"),
     }
 )
-# Subcommands after which the operands are a command, or a shell script in one word.
+# After one of these subcommands, the operands are a command, or a shell script in one word.
 _RUNS: Final = frozenset({"console", "cmd", "cmd.run", "exec", "execute", "run", "shell", "ssh"})
 # If the arguments of an unknown program contain none of these words, the guard assumes that the
 # program runs no command. "" stands for ``--``.

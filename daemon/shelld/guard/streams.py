@@ -42,7 +42,7 @@ class Streams(abc.ABC):
         # read.
         self._consumed = ("", 0)
         # How often commands have read from a known input, and whether the latest read has left some
-        # of the input.
+        # of the input unread.
         self.reads, self.has_more = 0, False
 
     @abc.abstractmethod

@@ -156,7 +156,9 @@ def _perl(arguments: Sequence[str], inputs: Inputs) -> str | None:
 
 
 def _edited(script: str, text: str | None, *, is_extended: bool, groups: str) -> str | None:
-    """Return a text as a script edits it, None if unknown. The guard knows only the command ``s``.
+    """Return a text after a script has edited the text, None if unknown.
+
+    The guard knows only the command ``s``.
 
     `groups` is a pattern for the parts of a replacement that refer to the matched text.
     """
@@ -189,7 +191,7 @@ def _edited(script: str, text: str | None, *, is_extended: bool, groups: str) ->
 
 
 def _unchanged(_arguments: Sequence[str], inputs: Inputs) -> str | None:
-    """Return the input as the output, for a program that changes at most the layout of text."""
+    """Return the input unchanged, because the program changes at most the layout of the text."""
     return inputs.stdin
 
 

@@ -26,8 +26,8 @@ _WALK: Final = (
 _FIND: Final = r"\b(?:finddepth|find)\b\s{0,8}\((?=\s{0,8}(?:sub\b|\{|\\&|['\"]))"
 _INNER: Final = r"\bfor\s{1,8}(\w{1,40})\s{1,8}in\s{1,8}([^\n:]{1,80})"
 _NAMES: Final = re.compile(r"\w+")
-# Maps each program to a pattern. The pattern matches functions that have the effect of the program
-# on a single file. `_PROGRAMS` has the commands that have the same effect on a tree.
+# Maps each program to a pattern. The pattern matches functions that do to a single file what the
+# program does. `_PROGRAMS` has the commands that do the same to a tree.
 _ACTS: Final = {
     "rm": r"\b(?:rmtree|remove|unlink|unlink_missing_ok|rmdir|removedirs|delete|rm|rm_f|rm_rf)\b",
     "chmod": r"\bl?chmod\b",

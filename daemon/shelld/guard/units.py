@@ -77,7 +77,7 @@ class _Braces:
         return self._combined(results, [self._word[literal:end]])
 
     def _alternatives(self, brace: int, depth: int) -> list[str] | None:
-        """Return the expansion of the braces that begin at `brace`, None if they are text."""
+        """Return the expansion of the braces that begin at `brace`, None if they are plain text."""
         marks = self._marks[brace]
         if len(marks) == 2:
             if marks[1] - brace > _MAX_SEQUENCE:
@@ -169,5 +169,5 @@ _CONTINUED: Final = re.compile(r"\\.|['\"#]", re.S)
 
 
 def rewritten(text: str) -> str:
-    """Return a script in the syntax that the parser knows. See `Ends.rewritten`."""
+    """Rewrite a script in the syntax that the parser knows. See `Ends.rewritten`."""
     return Ends(text).rewritten() if _UNKNOWN_SYNTAX.search(text) else text

@@ -28,8 +28,8 @@ from shelld.guard.units import (
 )
 
 # The maximum length of a word in characters. A longer word with special characters expands to
-# `UNKNOWN`. The guard parses only scripts up to the same length (`MAX_PARSED`). So a word in a
-# parsed script is never too long, and the guard follows its substitutions.
+# `UNKNOWN`. The guard parses only scripts up to the same length (`MAX_PARSED`). So no word in a
+# parsed script exceeds the limit, and the guard follows the substitutions in every word.
 MAX_WORD: Final = 64 * 1024
 # The maximum total length of all values in a word, in characters. Values beyond this limit become
 # `UNKNOWN`.

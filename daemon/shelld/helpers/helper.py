@@ -1,7 +1,7 @@
-"""Starts a helper process, and is the daemon's side of the connection to it.
+"""Starts a helper process, and exchanges frames with it on behalf of the daemon.
 
-A runner starts the process in the same way as a command. So the runner kills the process, and all
-processes below it, when the runner's channel is closed or the daemon is gone. The daemon and the
+A runner starts the process in the same way as a command. So the runner kills the process and all
+its descendants when the runner's channel is closed or the daemon is gone. The daemon and the
 program exchange frames over a socket: see `program`.
 """
 
@@ -27,8 +27,9 @@ _READ_BYTES: Final = 256 * 1024
 
 
 class Helper:
-    """One helper process, until `close`. Owns the channel to its runner, and the socket to the
-    process.
+    """A helper process, which runs until `close` is called.
+
+    Owns the channel to its runner, and the socket to the process.
 
     `words` are the arguments of the program. `packages` are further directories for the import path
     of the program. Raises OSError if no process can start.

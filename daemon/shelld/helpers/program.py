@@ -1,4 +1,4 @@
-"""Runs in a helper process, and is the program's side of the connection to the daemon.
+"""Runs in a helper process, and exchanges frames with the daemon.
 
 The program reads and writes frames on its standard input, which is a socket. A frame is the length
 of the data in four bytes, big-endian, and the data. First, the program writes an empty frame to

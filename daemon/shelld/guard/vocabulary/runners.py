@@ -61,7 +61,8 @@ STARTERS: Final = {
 VERSION: Final = "0123456789."
 
 # Interpreters in whose languages the guard knows no function names. So the guard treats every
-# string in their code as a command that the code runs, unless the code only shows the string.
+# string in their code as a command that the code runs, unless the code only prints or compares the
+# string.
 FOREIGN_LANGUAGES: Final = {
     "R": "e",
     "bb": "e",
