@@ -8,8 +8,8 @@ just entering a cgroup.
 
 If this process may write to the directory of its own cgroup, the module makes the cgroups in this
 directory. With cgroup v2, this works only if no process is directly in this directory. So with
-cgroup v2, the module can also make the cgroups beside the cgroup of this process, if the directory
-there was delegated to this user.
+cgroup v2, the module can also make siblings of this process's cgroup, if their parent directory was
+delegated to this user.
 
 This module owns the directories of the cgroups that it makes. The name of each directory begins
 with the prefix of `keeper.cgroup` and contains the pid of this process. So if this process is
@@ -39,7 +39,7 @@ class _Files(NamedTuple):
     The file `limit` sets the limit. The file `counter` counts events, and `line` matches the line
     with the count. `more` maps the names of files for further limits to their values. If a value is
     None, the file gets the same value as the file `limit`. Not every system has these files. The
-    file `switch` makes the limit apply to the cgroups below.
+    file `switch` makes the limit apply to all descendants of the cgroup.
     """
 
     limit: str
@@ -50,8 +50,8 @@ class _Files(NamedTuple):
 
 
 _OOM_KILLS: Final = re.compile(rb"^oom_kill (\d+)$", re.MULTILINE)
-# Matches how often a cgroup has hit its own limit. The number in `_OOM_KILLS` also includes kills
-# because the machine or a cgroup above was short of memory.
+# Matches how often a cgroup has hit its own limit. The number in `_OOM_KILLS` also includes
+# processes that were killed because the machine or an ancestor of the cgroup was short of memory.
 _OOMS: Final = re.compile(rb"^oom (\d+)$", re.MULTILINE)
 _REFUSED_FORKS: Final = re.compile(rb"^max (\d+)$", re.MULTILINE)
 _PIDS: Final = _Files("pids.max", {}, "pids.events", _REFUSED_FORKS)
@@ -75,7 +75,7 @@ _numbers: Final = itertools.count(1)
 
 
 class ParentCgroup(NamedTuple):
-    """A directory in which new cgroups can be made and limited by a controller."""
+    """A directory in which the daemon can make cgroups that a controller limits."""
 
     directory: str
     is_v2: bool
@@ -100,8 +100,8 @@ def _parents(kind: Kind, own: list[OwnCgroup], *, under_systemd: bool) -> Iterat
                 yield ParentCgroup(each.directory, is_v2=False)
         elif not each.controllers:
             for directory in (each.directory, each.parent):
-                # The limits of this process's own cgroup do not apply to a cgroup beside it. So a
-                # cgroup beside it must be in a delegated directory.
+                # The limits of this process's own cgroup do not apply to the siblings of this
+                # cgroup. So a sibling must be in a delegated directory.
                 must_be_delegated = under_systemd or directory != each.directory
                 is_ours = not must_be_delegated or is_delegated(directory)
                 if is_ours and _is_writable(directory) and _enable(kind, directory):
@@ -127,8 +127,8 @@ class CommandCgroups:
         self._paths: dict[Kind, str] = {
             kind: f"{path}/{name}" for kind, path in session.paths.items()
         }
-        # For each limit that the kernel enforces, how often processes had reached it before the
-        # command started.
+        # For each limit that the kernel enforces, how often processes had reached the limit before
+        # the command started.
         self._before: dict[Kind, int] = {}
         self._shortages_before = 0
         for path in set(self._paths.values()):
@@ -179,8 +179,8 @@ class CommandCgroups:
         if kind not in self.kinds or (self._counted(kind) or 0) <= self._before[kind]:
             return False
         if kind != "memory" or not self._session.is_v2(kind):
-            # Cgroup v1 does not show the reason of a kill. Since Linux 6.13, `memory.failcnt` does
-            # not show it either.
+            # Cgroup v1 does not report why a process was killed. Since Linux 6.13, `memory.failcnt`
+            # does not report this either.
             return True
         return self._session.count_shortages() > self._shortages_before
 
@@ -241,7 +241,8 @@ class SessionCgroups:
         is_limited = write(f"{path}/{files.limit}", b"%d" % limit)
         switch = f"{path}/{files.switch}"
         if files.switch and os.path.exists(switch):
-            # Before Linux 5.11, a limit applies to the cgroups below only if this file says so.
+            # Before Linux 5.11, a limit applies to the descendants of a cgroup only if this file
+            # contains 1.
             is_limited &= write(switch, b"1")
         for name, value in files.more.items():
             write(f"{path}/{name}", (value or str(limit)).encode())

@@ -34,7 +34,7 @@ CHECK_INTERVAL_S: Final = 0.2
 _MAX_INTERVAL_S: Final = 2.0
 _REST_SHARE: Final = 20
 # A scan works for this long without a pause. Then it pauses for `_SLICE_PAUSE_S`, so that other
-# tasks get the event loop.
+# tasks can run on the event loop.
 _SLICE_S: Final = 0.002
 _SLICE_PAUSE_S: Final = 0.004
 
@@ -212,7 +212,10 @@ class Limiter:
         await self._count(time.thread_time() - began)
 
     async def _count(self, cost_s: float) -> None:
-        """Add to the processor time of all scans. Pause if other tasks have waited too long."""
+        """Add `cost_s` to the processor time of all scans.
+
+        Pause if other tasks have waited too long.
+        """
         self._cost_s += cost_s
         self._slice_s += cost_s
         if self._slice_s > _SLICE_S:

@@ -22,8 +22,8 @@ from shelld_protocol.structs import EnforcedLimits, LimitMechanism, ResourceLimi
 LimitReason = Literal["memory", "processes", "cpu", "file_size"]
 LIMIT_REASONS: Final = frozenset(get_args(LimitReason))
 
-# With SIGXFSZ, the kernel ends a process that writes too large a file. With the first return code,
-# this process was bash itself. With the second return code, it was the last process for which bash
+# With SIGXFSZ, the kernel ends a process that writes too large a file. The first return code means
+# that this process was bash itself. The second means that it was the last process for which bash
 # waited.
 _FILE_TOO_LARGE: Final = (-signal.SIGXFSZ, 128 + signal.SIGXFSZ)
 
@@ -151,8 +151,8 @@ class Member:
     def needs_watch(self) -> bool:
         """Whether the daemon must scan the command regularly."""
         limits = self.group.limits
-        # A cgroup for memory also needs the watch, because the kernel may kill only a part of the
-        # command.
+        # The daemon must also watch a command in a memory cgroup, because the kernel may kill only
+        # a part of the command.
         return limits.cpu_seconds is not None or bool(cgroup_limits_of(limits))
 
     def refused(self, indexes: tuple[int, ...]) -> None:

@@ -62,7 +62,7 @@ def reaped_cpu_s(runner: int) -> float:
 def scan(runner: int, reaped_before_s: float) -> Iterator[Usage]:
     """Scan the processes of a command. After each thread of a process, yield the usage so far.
 
-    `reaped_before_s` is the result of `reaped_cpu_s` when the command started. Raises OSError if
+    `reaped_before_s` is what `reaped_cpu_s` returned when the command started. Raises OSError if
     the system has no /proc, and OSError or ValueError if the runner has ended.
     """
     usage = Usage()

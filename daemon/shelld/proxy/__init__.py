@@ -3,9 +3,9 @@
 A sandbox has a network of its own, which leads nowhere. The keeper of the sandbox makes a listening
 socket in this network and sends the socket to the daemon. The daemon passes the socket on to a
 proxy, which is a process outside of the sandbox. So commands can reach the proxy, and nothing else.
-The proxy takes HTTP requests, tunnels (CONNECT) and SOCKS5. It judges the host, resolves its name,
-judges the addresses, and connects to an address that it has judged. It does not look into tunnels,
-so commands can reach everything that an allowed host gives access to.
+The proxy accepts HTTP requests, tunnels (CONNECT) and SOCKS5. It judges the host, resolves its
+name, judges the addresses, and connects to an address that it has judged. It does not look into
+tunnels, so commands can reach everything that an allowed host gives access to.
 
 The daemon starts one proxy for each sandbox with the network `hosts`. So hostile bytes and many
 connections harm only the sandbox that they come from.
@@ -21,7 +21,7 @@ daemon -> proxy
                                      the entries of the policy.
 
 proxy -> daemon
-    ``(SERVING,)``                   the proxy takes connections from now on.
+    ``(SERVING,)``                   the proxy accepts connections from now on.
     ``(DENIED, entries)``            the connections that the proxy has refused since the last such
                                      message. An entry is a tuple (runner, host, port, reason,
                                      count, at). `runner`: the pid of the runner whose command has

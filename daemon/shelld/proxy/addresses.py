@@ -1,9 +1,9 @@
 """Decides which addresses are on the internet. Pure.
 
-All other addresses may belong to this machine or its network. Other people control the names that a
-policy allows. Such a name may resolve to an address of the machine or of its network. Such an
-address is allowed only if the policy lists it. The table in this module is more careful than
-`ipaddress`, whose `is_global` differs between versions of Python.
+All other addresses may belong to this machine or its network. Other people control the DNS records
+of the names that a policy allows. So such a name may resolve to an address of the machine or of its
+network. Such an address is allowed only if the policy lists it. The table in this module is more
+careful than `ipaddress`, whose `is_global` differs between versions of Python.
 """
 
 from __future__ import annotations

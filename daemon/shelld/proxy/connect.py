@@ -2,8 +2,8 @@
 
 Invariants:
 
-* A name that no entry allows is never resolved, because a look-up sends the name to other people,
-  and the name can contain data.
+* A name that no entry allows is never resolved, because a look-up sends the name to other people's
+  servers, and a command can hide data in a name.
 * The module connects to exactly the address that it has judged, because it resolves a name only
   once.
 """

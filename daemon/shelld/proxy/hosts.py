@@ -135,9 +135,7 @@ class Rules:
             table.setdefault(rule.host, set()).add(rule.port)
 
     def allow(self, host: str, port: int) -> bool:
-        """Return whether an entry allows the host and the port, with the host itself or with a
-        wildcard.
-        """
+        """Return whether an entry for this host or for a wildcard allows the host and the port."""
         return _has(self._ports, host, port) or self._has_above(host, port)
 
     def cover(self, rule: Rule) -> bool:

@@ -66,7 +66,7 @@ def _name(peer: Peer) -> str:
 
 
 def _processes(keeper: int) -> Iterator[tuple[int, int]]:
-    """Yield the processes below the runners of a keeper, each with its runner."""
+    """Yield the descendants of a keeper's runners, each with its runner."""
     seen = 0
     for runner in children_of(keeper):
         waiting = [runner]

@@ -1,6 +1,6 @@
-"""Takes connections from a sandbox, and connects them to allowed hosts.
+"""Accepts connections from a sandbox, and connects them to allowed hosts.
 
-One connection is one tunnel, or one HTTP request with its response. HTTP connections are not
+One connection carries one tunnel, or one HTTP request with its response. HTTP connections are not
 reused, because a second request would also have to be judged.
 
 Invariants:

@@ -1,4 +1,4 @@
-"""Moves bytes between two connections, and limits the time in which no byte moves."""
+"""Moves bytes between two connections, and gives up if no byte moves for a long time."""
 
 from __future__ import annotations
 
