@@ -81,7 +81,7 @@ def _forget_working_directory() -> None:
 
 @contextlib.contextmanager
 def _uninterrupted() -> Generator[None]:
-    """Let SIGINT take effect only after the block, which imports modules.
+    """Block SIGINT while the `with` block runs, because the block imports modules.
 
     A KeyboardInterrupt within an import may get lost, and it can crash msgspec while msgspec makes
     a class.
@@ -96,7 +96,7 @@ def _uninterrupted() -> Generator[None]:
 def _subcommand(  # noqa: PLR0912 - one branch for each
     name: str,
 ) -> Callable[[Sequence[str]], int] | None:
-    """Return the program of a subcommand. This loads no other program."""
+    """Import and return the program that runs a subcommand. Import no other program."""
     match name:
         case "attach":
             from shelld.cli.attach import attach as program  # noqa: PLC0415

@@ -55,19 +55,19 @@ STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 # themselves. Then the daemon sends SIGTERM to the shells that still run. After this grace period,
 # it sends them SIGKILL.
 STOP_GRACE_MS: Final = 500
-# How long after SIGTERM all shells must be dead, and how much time each shell adds. If the requests
-# in flight end before `DRAIN_S` is over, the shells also get the time that was left. The time is
-# counted in turns (see `patience`). A turn in which a shell ends does not count. The reason is that
-# shells may end late on a busy machine, and clients must still learn of this.
+# How much time the shells have to end after SIGTERM, and how much time is added for each shell. If
+# the requests in flight end before `DRAIN_S` is over, the shells also get the time that was left.
+# The time is counted in turns (see `patience`). A turn in which a shell ends does not count. The
+# reason is that shells may end late on a busy machine, and clients must still learn of this.
 STOP_KILL_S: Final = 0.8
 STOP_KILL_PER_SHELL_S: Final = 0.003
-# How long the whole stop may take. The client can read the last answers in the time that the
-# earlier stages leave, but at least for FLUSH_S. The stop must take less than 2 s, because MCP
-# hosts send SIGKILL after that time. A turn in which the client reads does not count, so the time
-# for the answers may grow by up to FLUSH_S. When only FLUSH_S is left, the daemon skips long
-# output, so that it can still send the exit events of all shells.
+# How long the whole stop may take. In the time that the earlier stages have left, but at least for
+# FLUSH_S, the client can read the last answers. The stop must take less than 2 s, because MCP hosts
+# send SIGKILL after that time. A turn in which the client reads does not count, so the time for the
+# answers may grow by up to FLUSH_S. When only FLUSH_S is left, the daemon skips long output, so
+# that it can still send the exit events of all shells.
 STOP_S: Final = 1.6
-# On a busy machine, the stop may take this much longer than all its stages should take.
+# On a busy machine, the stop may exceed the total time of its stages by this much.
 LATENESS_S: Final = 1.0
 # Time for threads to end after the event loop has ended. Some threads cannot be stopped, such as a
 # search by RE2.

@@ -1,9 +1,9 @@
-"""Finds out whether bytes are on their way to a program behind relays, or from this program.
+"""Finds out whether bytes are still on their way to or from a program that is behind relays.
 
-Bytes that a relay writes to a terminal arrive a moment later. During this moment, the relay sleeps
-again already, and the program that will get the bytes still sleeps in its read. So both seem to
-wait for input. In the same way, a program that has written a question sleeps already while the
-relay that will pass on the question still sleeps.
+Bytes that a relay writes to a terminal arrive a moment later. During this moment, the relay already
+sleeps again, and the program that will get the bytes still sleeps in its read. So both seem to wait
+for input. In the same way, after a program has written a question, the program already sleeps, and
+the relay that will pass on the question still sleeps.
 """
 
 from __future__ import annotations
@@ -81,8 +81,8 @@ def is_on_its_way(hops: Sequence[Hop]) -> bool:
 def has_unread_output(hops: Sequence[Hop], members: Sequence[Member]) -> bool:
     """Return whether output is still on its way from the last of `hops` to the first.
 
-    The last of the hops sleeps, so it has written all of its output. If a relay has nothing to read
-    from the terminal behind it after that, and sleeps, it has passed on this output.
+    The last of the hops sleeps, so it has written all of its output. If a relay then sleeps and has
+    nothing to read from the terminal behind it, the relay has passed on this output.
     """
     for hop in reversed(hops[1:]):
         for member in members:
@@ -111,11 +111,12 @@ def _master_of(member: Member, source: Source) -> int | None:
 
 
 def _is_readable(pid: int, descriptor: int, source: Source) -> bool:
-    """Return whether the master side of a terminal has something to read. Return False if this
-    cannot be seen.
+    """Return whether there is something to read from the master side of a terminal.
 
-    The kernel first passes on all bytes that are on their way. Only after that, it can answer that
-    there is nothing to read.
+    Return False if this cannot be seen.
+
+    Before the kernel answers that there is nothing to read, it delivers all bytes that are on their
+    way.
     """
     with contextlib.suppress(OSError):
         copy = -1
@@ -138,8 +139,7 @@ def _is_readable(pid: int, descriptor: int, source: Source) -> bool:
 def _has_input(wait: Wait, descriptor: int, source: Source) -> bool:
     """Return whether a terminal has input to read. Returns False if the terminal cannot be opened.
 
-    The kernel first passes on all bytes that are on their way. Only after that, it can answer that
-    there is no input.
+    Before the kernel answers that there is no input, it delivers all bytes that are on their way.
     """
     # If the process has opened /dev/tty, its descriptor does not lead to the terminal, because
     # /dev/tty means another terminal when the daemon opens it. So also try the standard streams of

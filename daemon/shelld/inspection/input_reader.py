@@ -26,8 +26,8 @@ from shelld.inspection.stops import is_stopped
 from shelld.terminals.pty import Modes
 from shelld.terminals.source import Source
 
-# The maximum processor time of one look at the processes of a command. Other requests wait during a
-# look. The time is enough for several hundred processes.
+# The maximum processor time for examining the processes of a command once. Other requests wait
+# during this time. The time is enough for several hundred processes.
 MAX_LOOK_S: Final = 0.02
 # A terminal must be silent for this time before a wait for input counts as likely.
 LIKELY_AFTER_S: Final = 1.0
@@ -42,7 +42,8 @@ _REMOTE: Final = frozenset(
         *("qemu-kvm", "firecracker", "picocom", "minicom", "tio", "cu"),
     }
 )
-# QEMU has an emulator for each kind of machine. The names of all of them begin with this.
+# QEMU has an emulator for each kind of machine. The names of all these emulators begin with this
+# prefix.
 _EMULATOR: Final = "qemu-system-"
 # These programs pass their input on to another machine once they have a connection. Before they
 # have a connection, they ask for input themselves, or pass it on to programs of this machine.
@@ -72,7 +73,7 @@ class Seen(NamedTuple):
 class InputState(NamedTuple):
     """The input of a command. `modes`: the modes of its terminal; None for a pipe.
 
-    `is_pending`: there is input to read, so no process waits for it.
+    `is_pending`: unread input is available, so no process can be blocked waiting for input.
     """
 
     source: Source
@@ -86,8 +87,9 @@ class InputState(NamedTuple):
 
 
 class _Budget:
-    """Measures the processor time that is left for one look. Processes that are not examined in
-    this time do not count.
+    """Measures how much processor time is left to examine the processes of a command.
+
+    Processes that are not examined in this time do not count.
     """
 
     def __init__(self) -> None:
@@ -99,7 +101,7 @@ class _Budget:
 
 
 def look(top: int, input_state: InputState | None, silent_s: float) -> Seen:
-    """Look once at the processes of a command.
+    """Examine the processes of a command once.
 
     `top` is the pid of the command's bash. `input_state` is the input of the command, or None if
     the command takes no input. `silent_s`: how long the command has not written anything.

@@ -1,7 +1,7 @@
 """Asks the kernel for the state of a process, and for the files that its threads wait to read.
 
-This module only reads /proc. A thread that sleeps in a system call shows the call's number and
-arguments in /proc/PID/task/TID/syscall. The module `waiting_calls` interprets the numbers and
+This module only reads /proc. If a thread sleeps in a system call, /proc/PID/task/TID/syscall
+contains the call's number and arguments. The module `waiting_calls` interprets the numbers and
 arguments. The daemon can read the file `syscall` only with the rights of a debugger. A parent has
 these rights over processes of its own user.
 """
@@ -151,8 +151,8 @@ def waits(pid: int, is_spent: Callable[[], bool] = lambda: False) -> Iterator[Wa
             # A tracer such as a debugger may hold a thread at the beginning of a call. The thread
             # does not wait in the call then.
             continue
-        # During the look, another thread may unmap memory or close a descriptor. An argument of the
-        # call may also be an invalid address.
+        # Meanwhile, another thread of the process may unmap memory or close a descriptor. An
+        # argument of the call may also be an invalid address.
         with contextlib.suppress(OSError, ValueError, OverflowError, struct.error):
             yield look(proc_dir, arguments)
     if failure is not None and not has_seen:
@@ -188,7 +188,7 @@ def can_end(wait: Wait, descriptor: int) -> bool:
     """Return whether a wait ends when input arrives at one of its descriptors. Raises OSError.
 
     A wait for several descriptors may include the write end of a pipe, where input never arrives. A
-    thread in read(2) never has the write end, because such a read fails at once.
+    thread never waits in a read(2) of the write end, because such a read fails at once.
     """
     if wait.is_read:
         return True
@@ -213,7 +213,7 @@ def network_sockets(wait: Wait) -> set[int]:
     """Return the inodes of the network sockets that a thread waits to read.
 
     Sockets of all protocols count, because data can come over Bluetooth, from the host of a virtual
-    machine, or in raw packets. Only sockets of this system itself do not count.
+    machine, or in raw packets. The only exceptions are protocols that never leave this system.
     """
     found: set[int] = set()
     for descriptor in wait.descriptors:

@@ -26,8 +26,9 @@ class Member(NamedTuple):
 def look_at(
     pid: int, is_spent: Callable[[], bool], *, with_reads: bool, known: int | None
 ) -> Member:
-    """Look at a process, and return the result. `is_spent` returns whether the time for looking is
-    over. `known`: see `file_in`.
+    """Examine a process, and return the result.
+
+    `is_spent` returns whether the time for this is over. `known`: see `file_in`.
 
     Without `with_reads`, the files that the threads of the process wait to read are left out.
     Raises OSError or ValueError if the process is gone.

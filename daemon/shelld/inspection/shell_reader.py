@@ -1,9 +1,10 @@
 """Finds out whether the program that reads typed input is a shell.
 
-This module looks only at processes, because the text on a terminal is not reliable. If the program
-of a process cannot be seen, the name of the process decides. This is so for processes of another
-user. A process whose name is hidden as well counts as a shell that reads. If the system is short of
-descriptors or memory, a look could miss a shell, so the look raises OSError.
+This module looks only at processes, because the text on a terminal is not reliable. If the daemon
+cannot see which program a process runs, because the process belongs to another user, the name of
+the process decides. If the name is hidden as well, the process counts as a shell that reads. If the
+system is short of descriptors or memory, the search could miss a shell, so the functions raise
+OSError.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from shelld_protocol.errors import exhausted_limit
 # The guard does not judge busybox as a shell, but busybox may also read lines.
 SHELLS: Final = vocabulary.SHELLS | {"busybox"}
 
-# A look at this number of processes takes about 15 ms. A process beyond this number counts as a
+# Examining this number of processes takes about 15 ms. A process beyond this number counts as a
 # shell that may read the input.
 _MAX_PROCESSES: Final = 500
 
@@ -38,9 +39,10 @@ _IGNORED: Final = re.compile(rb"^SigIgn:\s*([0-9a-f]+)", re.MULTILINE)
 class _Shell(NamedTuple):
     """A shell that may read the input. `waits`: whether the shell waits for one of its children.
 
-    Processes that cannot be seen, or that were not looked at, may include such a shell. An item
-    with the `pid` None stands for them. `source`: the source from which the shell reads. This is
-    the shell's own terminal if a program such as sudo or tmux passes the input on to that terminal.
+    Processes that the daemon cannot see, or has not examined, may include such a shell. An item
+    with the `pid` None stands for these processes. `source`: the source from which the shell reads.
+    This is the shell's own terminal if a program such as sudo or tmux passes the input on to that
+    terminal.
     """
 
     pid: int | None
@@ -51,7 +53,7 @@ class _Shell(NamedTuple):
 def directories_of_readers(top: int, source: Source) -> list[str]:
     """Return the working directories of the shells that may read the input, without duplicates.
 
-    Looks at the processes of the command whose bash is `top`. A shell may read input unless it
+    Examines the processes of the command whose bash is `top`. A shell may read input unless it
     waits for a child that has the same input. If a directory is unknown, the result has "/"
     instead.
     """

@@ -1,8 +1,8 @@
-"""Notices when a socket begins to listen. All tasks that wait for such sockets share one look.
+"""Notices when a socket begins to listen. All tasks that wait for such sockets share one timer.
 
-Owns the timers of these looks. Each network namespace has one timer, which runs only while a task
-watches the namespace. This module does not find out which process holds a socket. The tasks that it
-wakes find that out.
+There is one timer for each network namespace. Whenever the timer fires, this module checks which
+sockets listen in the namespace. The timer runs only while a task watches the namespace. This module
+does not find out which process holds a socket. The tasks that this module wakes find that out.
 """
 
 from __future__ import annotations
@@ -19,19 +19,20 @@ from shelld.inspection import sockets
 from shelld.inspection.sockets import Socket
 from shelld.process.faults import answer_for
 
-# The limits of the pause between two looks. The pause grows with the time since a task last began
-# to watch, or a socket last began to listen.
+# The limits of the pause between two checks of the sockets. The pause grows with the time since a
+# task last began to watch, or a socket last began to listen.
 _FIRST_PAUSE_S: Final = 0.04
 _LAST_PAUSE_S: Final = 0.2
 _QUIET_DIVISOR: Final = 50
-# A pause is at least this many times as long as the last look, because a look takes long if there
+# A pause is at least this many times as long as the last check, because a check takes long if there
 # are many sockets. All watched namespaces other than the daemon's share one limit, so for them,
 # this minimum is multiplied by their number.
 _COST_SHARE: Final = 40
 # It takes milliseconds to list the sockets of another namespace, and microseconds to count them. So
-# a look counts the sockets, and lists them only if their number has changed. It also lists them
-# after this time, because a new socket may have replaced another one. The time between two such
-# lists is also at least `_LIST_COST_SHARE` times as long as the last list took.
+# each check counts the sockets, and lists them only if their number has changed. A check also lists
+# them if the last list is `_LIST_ANYWAY_S` old, because a new socket may have replaced another one.
+# But if listing the sockets takes long, at least `_LIST_COST_SHARE` times as long passes before the
+# next such list.
 _LIST_ANYWAY_S: Final = 1.0
 _LIST_COST_SHARE: Final = 400
 
@@ -44,19 +45,20 @@ class _Watcher(NamedTuple):
 
 
 class SocketNews:
-    """Looks for sockets that begin to listen in one network namespace.
+    """Watches for sockets that begin to listen in one network namespace.
 
-    `count` rises when a look finds a socket that did not listen at the previous look. `namespace`:
-    the inode of the namespace; None for the daemon's. To watch several namespaces, use
-    `SocketWatch`. `listening`: the sockets that the last look has found. `listening` is up to date
-    only while a task watches.
+    `count` rises when a check finds a socket that did not listen at the previous check.
+    `namespace`: the inode of the namespace; None for the daemon's. To watch several namespaces, use
+    `SocketWatch`. `listening`: the sockets that the last check has found. `listening` is up to date
+    only while a task watches the namespace.
     """
 
     def __init__(
         self, namespace: int | None = None, group: dict[int, SocketNews] | None = None
     ) -> None:
-        """`group`: the objects for all watched namespaces except the daemon's, by inode. These
-        objects share the processor time that one object may use.
+        """`group`: the objects for all watched namespaces except the daemon's, by inode.
+
+        All these objects together use at most as much processor time as one object may use.
         """
         self.count = 0
         self.listening: frozenset[Socket] = frozenset()
@@ -66,7 +68,7 @@ class SocketNews:
         self._quiet_from = 0.0
         self._timer: asyncio.TimerHandle | None = None
         # The number of sockets when they were last listed. At the time `_list_due_at`, they are
-        # listed again even if their number is the same.
+        # listed again even if their number has not changed.
         self._number: int | None = None
         self._list_due_at = 0.0
         # The objects for the other namespaces that are watched now, by inode.
@@ -74,9 +76,9 @@ class SocketNews:
 
     @contextmanager
     def watching(self, wake: Callable[[], None], proc_dir: str = "/proc/self") -> Generator[None]:
-        """Call `wake` whenever `count` has risen, until the block ends.
+        """Call `wake` whenever `count` has risen, until the `with` block ends.
 
-        Sockets that listen already when the block begins do not count as news.
+        Sockets that already listen when the block begins do not raise `count`.
         """
         watcher = _Watcher(wake, proc_dir)
         self._watchers.append(watcher)
@@ -93,10 +95,12 @@ class SocketNews:
     def watching_elsewhere(
         self, namespace: int, proc_dir: str, wake: Callable[[], None]
     ) -> Generator[None]:
-        """Watch another namespace. `proc_dir`: the directory in /proc of a process in it.
+        """Watch another namespace.
+
+        `proc_dir`: the directory in /proc of a process in this namespace.
 
         `wake` is also called if all processes that the watchers have named have left the namespace.
-        Sockets that listen already when the block begins may count as news.
+        `wake` may also be called for sockets that already listen when the `with` block begins.
         """
         news = self._others.setdefault(namespace, SocketNews(namespace, self._others))
         try:
@@ -119,7 +123,7 @@ class SocketNews:
         self._stop()
         began = time.thread_time()
         try:
-            # If no descriptor is free, this look fails, and the next look finds the new sockets.
+            # If no descriptor is free, this check fails, and the next check finds the new sockets.
             with contextlib.suppress(OSError):
                 self._look_at(self._proc_dir())
         except Exception as error:
@@ -130,8 +134,10 @@ class SocketNews:
         self._timer = loop.call_later(max(least_s, grown_s), self._look)
 
     def _cost_since(self, began: float) -> float:
-        """Return the processor time since `began`. Outside of the daemon's namespace, multiply the
-        time by the number of watched namespaces, without the daemon's.
+        """Return the processor time since `began`.
+
+        Outside of the daemon's namespace, multiply the time by the number of watched namespaces
+        (the daemon's own namespace does not count).
         """
         count = 1 if self._namespace is None else max(1, len(self._others))
         return (time.thread_time() - began) * count
@@ -149,7 +155,10 @@ class SocketNews:
         return None
 
     def _look_at(self, proc_dir: str | None) -> None:
-        """Look once, and wake the watchers if there is news. Raises OSError."""
+        """Check the sockets once, and wake the watchers if a socket has begun to listen.
+
+        Raises OSError.
+        """
         if proc_dir is None:
             self._tell()
         elif self._namespace is None:
@@ -175,10 +184,9 @@ class SocketNews:
 
 
 class SocketWatch:
-    """Watches the namespace of the daemon and the namespaces that `follow` names, while the block
-    runs.
+    """While the `with` block runs, watches the daemon's namespace and those that `follow` names.
 
-    `count` rises, and `wake` is called, when there is news in one of these namespaces.
+    When a socket in one of these namespaces begins to listen, `count` rises and `wake` is called.
     """
 
     def __init__(self, news: SocketNews, wake: Callable[[], None]) -> None:

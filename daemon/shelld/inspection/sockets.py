@@ -1,6 +1,6 @@
 """Lists the TCP sockets that listen in the network namespace of a process.
 
-sock_diag(7) is a hundred times faster than /proc/net/tcp. To make that file, the kernel looks
+sock_diag(7) is a hundred times faster than /proc/net/tcp. To produce that file, the kernel goes
 through all connections of the machine. But sock_diag covers only the namespace of the caller. For
 other namespaces, and if the kernel lacks sock_diag, this module reads /proc.
 """
@@ -32,8 +32,8 @@ _NLMSG_DONE: Final = 3
 _TCP_LISTEN: Final = 10
 # The header of a message has its length, its type, flags, a sequence number and a pid.
 _HEADER: Final = struct.Struct("=IHHII")
-# The fields of a question are family, protocol, extensions, padding and states. They are followed
-# by 48 bytes that choose one socket.
+# The fields of a question are family, protocol, extensions, padding and states. After these fields
+# come 48 bytes that select one socket.
 _QUESTION: Final = struct.Struct("=BBBBI48x")
 # After four bytes, an answer has the port, the port of the peer, and the address. The inode follows
 # after many other fields.
@@ -42,8 +42,8 @@ _INODE: Final = struct.Struct("=68xI")
 
 _IN_USE: Final = re.compile(rb"^TCP6?: inuse (\d+)", re.MULTILINE)
 
-# This is `_TCP_LISTEN` as /proc writes it. The kernel lists the sockets in this state before all
-# other sockets.
+# The value of `_TCP_LISTEN` in the form that /proc uses. The kernel lists the sockets in this state
+# before all other sockets.
 _LISTENS: Final = b"0A"
 
 
@@ -81,7 +81,7 @@ def listening(proc_dir: str) -> list[Socket]:
 
 
 def number_of(proc_dir: str) -> int | None:
-    """Return how many TCP sockets of a namespace listen or are connected; None if unknown.
+    """Return how many TCP sockets of a namespace are listening or connected; None if unknown.
 
     This is much faster than listing the sockets. `proc_dir` has the same meaning as in `listening`.
     Raises OSError.

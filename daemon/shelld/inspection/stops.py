@@ -17,8 +17,8 @@ def is_stopped(top: int, group: int | None, members: Sequence[Member]) -> bool:
     """Return whether a signal has stopped the bash `top`, or all processes of a group.
 
     A process of the group that waits for its children, such as a shell, counts as stopped if all
-    its children are stopped. If some of its children still run, the process is ignored. The
-    children may be in another group, as those of timeout(1) are.
+    its children are stopped. If some of its children still run, the process itself is ignored. The
+    children may be in another group, as the children of timeout(1) are.
     """
     if _is_bash_stopped(top, members):
         return True

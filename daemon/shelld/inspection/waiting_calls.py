@@ -55,8 +55,8 @@ class Wait(NamedTuple):
     time limit. `is_read`: the thread waits in read(2) or a similar call, so it can do nothing else.
 
     `inodes`: pairs of a descriptor and the inode of its file, as epoll sets report them. After the
-    process has closed the descriptor, an epoll set may still watch this file, even if the number
-    means another file by now.
+    process has closed the descriptor, an epoll set may still watch this file, even if the number of
+    the descriptor now means another file.
     """
 
     proc_dir: str
@@ -85,7 +85,7 @@ def _memory(proc_dir: str, address: int, size: int) -> bytes:
 def _is_loaded(proc_dir: str, address: int, size: int) -> bool:
     """Return whether a piece of memory is loaded or swapped out. Raises OSError or OverflowError.
 
-    Other memory may belong to a file on a server, and a read of such memory would wait for the
+    Other memory may be mapped from a file on a server, and reading such memory would wait for the
     server.
     """
     first, last = address // mmap.PAGESIZE, (address + size - 1) // mmap.PAGESIZE

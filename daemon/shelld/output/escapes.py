@@ -1,8 +1,8 @@
 """Divides output into units, and finds escape sequences. This module is pure.
 
-A unit is a UTF-8 character, an escape sequence, or a byte that is part of no character. The end of
-a unit depends only on the output, and on at most `MAX_SEQUENCE_BYTES` bytes of it. So the units are
-the same, however reads divide the output.
+A unit is a UTF-8 character, an escape sequence, or a byte that is part of no character. Where a
+unit ends depends only on the output, and on at most `MAX_SEQUENCE_BYTES` bytes of it. So the units
+are always the same, no matter how reads divide the output.
 
 The escape sequences are those of ECMA-48 and ISO 2022: CSI, the control strings OSC, DCS, SOS, PM
 and APC, designations of character sets, and two-byte escapes. As in xterm, BEL also ends an OSC
@@ -36,8 +36,8 @@ _UNFINISHED: Final = re.compile(rb"(?:%s|%s\x1b?|%s\x1b?|%s|\x1b)\Z" % (_CSI, _O
 # Matches the beginning of a control string, which is the only sequence that can contain a line end.
 _UNFINISHED_STRING: Final = re.compile(rb"(?:%s|%s)\Z" % (_OSC, _STRING))
 # `without_escapes` removes sequences, and also an ESC that begins no sequence. The bytes after such
-# an ESC are text. At the end of the output, it also removes an unfinished sequence, but no
-# unfinished control string.
+# an ESC are text. At the end of the output, it also removes an unfinished sequence, unless the
+# sequence is a control string.
 _STRIPPED: Final = re.compile(rb"%s|\x1b" % _SEQUENCE.pattern)
 _STRIPPED_AT_END: Final = re.compile(rb"%s|(?:%s|%s)\Z|\x1b" % (_SEQUENCE.pattern, _CSI, _NF))
 
