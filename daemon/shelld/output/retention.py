@@ -96,8 +96,8 @@ class ShellOutput:
         return self._stores[0].error or self._stores[1].error
 
     def append(self, stream: OutputStream, data: bytes | memoryview) -> None:
-        # Drop before the append, which needs free room. Drop again after the append, because `data`
-        # may be larger than the limit.
+        # Drop bytes before the append, because the append needs free room. Drop bytes again after
+        # the append, because `data` may be larger than the limit.
         self._drop_excess(len(data))
         stream.store.append(data)
         if len(data):

@@ -255,7 +255,7 @@ class StreamStore:
     # -- reading ----------------------------------------------------------------------------
 
     def whole_from(self, start: int) -> int:
-        """Return the lowest offset at or after `start` from which on no byte is missing."""
+        """Return the lowest offset, at or after `start`, after which nothing is missing."""
         return max(start, self._gap_end) if self.dropped else start
 
     def read(self, start: int, max_bytes: int) -> Kept:

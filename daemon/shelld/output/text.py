@@ -23,8 +23,8 @@ from shelld.output.escapes import (
 from shelld.output.store import StreamStore
 
 # Matches a line up to the last carriage return that has visible text after it. So it does not match
-# the carriage return of a line end. This one stays, because programs often compare text with such
-# line ends, or write the text back.
+# the carriage return of a line end. Such carriage returns stay in the text, because programs often
+# compare text that has these line ends, or write it back to a file.
 _OVERWRITTEN = re.compile(r"(?m)^[^\n]*\r(?=[^\r\n])")
 # Every overwritten line contains this pattern, which is found much faster than the pattern above.
 _RETURN_BEFORE_TEXT = re.compile(r"\r[^\r\n]")

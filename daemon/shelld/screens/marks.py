@@ -72,7 +72,7 @@ class Marks:
     def _joined(self, text: str) -> str:
         before = self._before
         self._before = (before + text)[-_MAX_SEQUENCE:]
-        # Return early, because usual output must cost little.
+        # Return early, because ordinary output must be processed quickly.
         if text.isascii() or not _UNUSUAL.search(text):
             return text
         if not (pattern := _pattern(set(text))):

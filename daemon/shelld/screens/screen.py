@@ -87,7 +87,7 @@ class _Lost(Exception):
 
 
 class Screen:
-    """The screen of one command. `output` is its only stream."""
+    """The screen of one command. `output` is the command's only output stream."""
 
     def __init__(
         self,
@@ -182,8 +182,8 @@ class Screen:
     @contextlib.asynccontextmanager
     async def _use(self) -> AsyncGenerator[None]:
         """Reserve the helper process while the `with` block runs."""
-        # Acquire the lock first, so that captures that wait for this screen take no places from
-        # other screens.
+        # Acquire the lock first. Otherwise, captures that only wait for this screen would count
+        # towards the limit on captures at once.
         async with self._lock, self._captures:
             self.is_in_use = True
             self.used_at = time.monotonic()
