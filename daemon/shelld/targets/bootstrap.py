@@ -1,8 +1,8 @@
 """Sends the bundle over the connection to a machine that has Python, but no shelld. Pure.
 
-The command line of such a target leads to a place, such as ``ssh host`` or ``docker exec -i box``.
-`command_for` appends a shell, which looks for a Python. That Python asks for the bundle if its
-cache does not have it, and then becomes the shelld of the target.
+The command line of such a target, such as ``ssh host`` or ``docker exec -i box``, connects to the
+machine or container. `command_for` appends a shell, which looks for a Python. That Python asks for
+the bundle if its cache does not have it, and then runs the shelld in the bundle.
 
 The shell and Python may read more of their input than they need. So nothing is sent before they ask
 for it.
@@ -30,7 +30,7 @@ _NAMES: Final = f"python{_VERSION} python3 python"
 
 
 def command_for(argv: Sequence[str]) -> list[str]:
-    """Return the command line of a shell or a Python at the place that `argv` leads to."""
+    """Return the command line `argv`, extended so that it runs a shell or a Python."""
     words = list(argv)
     while len(words) > 1 and words[-1].startswith("-"):
         words.pop()
@@ -44,8 +44,9 @@ def command_for(argv: Sequence[str]) -> list[str]:
 
 
 class Over(NamedTuple):
-    """Tells that the dialogue is over. `rest` holds the bytes that came after the dialogue, and
-    that belong to the protocol.
+    """The dialogue is over.
+
+    `rest` holds the bytes that came after the dialogue, and that belong to the protocol.
     """
 
     rest: bytes

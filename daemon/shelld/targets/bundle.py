@@ -41,8 +41,9 @@ _TIME: Final = (1980, 1, 1, 0, 0, 0)
 
 
 class BundleError(Exception):
-    """The bundle cannot be made. The text of the error is the end of a sentence that the caller
-    begins.
+    """The bundle cannot be made.
+
+    The caller writes the beginning of a sentence, and the error's text completes the sentence.
     """
 
 
@@ -178,7 +179,7 @@ def _requirements(own: Distribution) -> list[Distribution]:
             try:
                 found[name] = distribution(name)
             except PackageNotFoundError:
-                # A requirement with a marker may not hold for this Python, so its package may be
+                # A requirement with a marker may not apply to this Python, so its package may be
                 # missing. If another package is missing, the installation is broken, and cannot be
                 # bundled.
                 if marker:

@@ -32,8 +32,9 @@ DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, KeyError, RuntimeError, Val
 
 
 class UnpackError(Exception):
-    """The bundle cannot be unpacked. The text of the error is the end of a sentence that the caller
-    begins.
+    """The bundle cannot be unpacked.
+
+    The caller writes the beginning of a sentence, and the error's text completes the sentence.
     """
 
 
@@ -131,7 +132,7 @@ def unpack(source: str | IO[bytes], target: str) -> None:
 
 
 def run(target: str, options: list[str]) -> NoReturn:
-    """Become the shelld that was unpacked into a directory. Raises OSError.
+    """Replace this process with the shelld that was unpacked into a directory. Raises OSError.
 
     The new process does not see the other packages of its Python, whose versions might not fit.
     """
@@ -176,7 +177,10 @@ def receive(size: int) -> IO[bytes]:
 
 
 def bootstrap(marker: str, fits: str, name: str, size: int) -> NoReturn:
-    """Become the shelld of a bundle. Ask for the bundle if the cache does not have it."""
+    """Replace this process with the shelld from a bundle.
+
+    Ask for the bundle if the cache does not have it.
+    """
     try:
         if fits != HERE:
             say(marker, f"none Python {sys.version_info[0]}.{sys.version_info[1]} ({HERE})")

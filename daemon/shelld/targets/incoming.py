@@ -43,7 +43,8 @@ _message: Final = msgspec.json.Decoder(Message)
 class IncomingError(Exception):
     """The rest of the stream cannot be split into messages.
 
-    The text of the error is the end of a sentence about the target, which the caller begins.
+    The caller writes the beginning of a sentence about the target, and the error's text completes
+    the sentence.
     """
 
 

@@ -1,6 +1,6 @@
-"""Sends requests over one connection to a target, and gives each answer to the call that waits.
+"""Sends requests over one connection to a target, and gives each answer to the waiting call.
 
-Owns the process that leads to the target, until `run` ends. Never decodes a result.
+Owns the process that connects to the target, until `run` ends. Never decodes a result.
 
 Invariants:
 

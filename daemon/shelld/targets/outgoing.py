@@ -68,7 +68,10 @@ class Outgoing:
             self._write()
 
     def withdraw(self, call: Call) -> None:
-        """Remove a call from the unsent requests. No byte of the call may have been sent."""
+        """Remove a call from the unsent requests.
+
+        Use this method only if no byte of the call was sent.
+        """
         self._unsent = deque(item for item in self._unsent if item[1] is not call)
         self.backlog = sum(len(data) for data, _ in self._unsent)
 
@@ -115,7 +118,7 @@ class Outgoing:
             self._connection.shutdown(socket.SHUT_WR)
 
     def stop(self) -> None:
-        """Stop the event loop's calls of `_write`."""
+        """Stop the event loop from calling `_write`."""
         if self._next_attempt is not None:
             self._next_attempt.cancel()
             self._next_attempt = None

@@ -1,4 +1,4 @@
-"""Starts the process that leads to a target, such as ``ssh host shelld``.
+"""Starts the process that connects to a target, such as ``ssh host shelld``.
 
 A runner starts the process as it starts a command. When the channel is closed or the daemon is
 gone, the runner kills the process with all its descendants. No shell reads the command line.

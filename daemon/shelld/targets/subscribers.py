@@ -61,7 +61,7 @@ class Subscribers:
     def __init__(self) -> None:
         self._kept: dict[str, _Subscriber] = {}
         # Has an item for each subscription that no answer has named yet. The item says whether the
-        # subscription's last event tells of leftover processes.
+        # subscription's last event reports leftover processes.
         self._early: dict[str, bool] = {}
 
     def note(self, result: bytes, request_id: bytes | None, notify: bytes | None = None) -> None:

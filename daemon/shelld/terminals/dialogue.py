@@ -1,8 +1,8 @@
 """Finds questions to the terminal in the output of programs, and knows the answers.
 
 The answers have fixed forms. Some terminals also report their title or a setting. On such a
-terminal, a file that a command prints could set the title, ask for it, and so choose input for the
-program. So shelld's terminals never send such reports.
+terminal, a file that a command prints could set the title and then ask for the title. So the file
+could choose input for the program. shelld's terminals never send such reports.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Computes the lines that the kernel's line editor (N_TTY) makes of typed bytes.
+"""Computes the lines that the kernel's line editor (N_TTY) makes from typed bytes.
 
 Pure. Obeys the special keys (such as erase) and the modes that the program has set. While the
 terminal collects lines, a program reads exactly these lines. A line that is too long is cut as the
@@ -52,7 +52,9 @@ class Edited(NamedTuple):
 
 
 def received(data: bytes, modes: Modes, *, is_quoting: bool = False) -> bytes:
-    """Return typed bytes after the input modes have changed or dropped some of them.
+    """Apply the terminal's input modes to typed bytes.
+
+    The modes change some bytes, and drop others.
 
     The modes leave a quoted return or newline unchanged. `is_quoting`: the first byte is quoted.
     """
