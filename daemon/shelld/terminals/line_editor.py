@@ -224,7 +224,7 @@ class _Text(bytearray):
 
 
 def _is_in_word(byte: int) -> bool:
-    """Return whether the kernel takes a character that begins with this byte for a part of a word.
+    """Return whether the kernel treats a character that begins with this byte as a part of a word.
 
     The kernel reads the byte as Latin-1.
     """

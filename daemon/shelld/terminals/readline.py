@@ -1,4 +1,4 @@
-"""Computes the line that GNU readline makes of typed keys, with its usual bindings.
+"""Computes the line that GNU readline makes from typed keys, with its usual bindings.
 
 Pure. Knows the keys that move the cursor or change the line. Ignores all other keys, such as the
 keys that fetch earlier lines from the history. A shell may have bound keys in another way, as in vi
@@ -216,8 +216,9 @@ def _is_quoted(key: str) -> bool:
 
 
 def edited(pieces: Sequence[str], *, is_typed_ahead: bool = False) -> str | None:
-    """Return the line that `pieces` make. `pieces` holds text and keys alternately, as `KEY.split`
-    returns them.
+    """Return the line that results from `pieces`.
+
+    `pieces` holds text and keys alternately, as `KEY.split` returns them.
 
     `is_typed_ahead`: the keys arrive faster than readline reads them. In that case, two kill keys
     count as keys in a row even if there is text between them.

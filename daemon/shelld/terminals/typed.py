@@ -45,7 +45,7 @@ class Dropped(NamedTuple):
     at: float = 0.0
 
     def before(self, line: bytes) -> list[bytes]:
-        """Return the lines that readline may have if it has kept dropped text before `line`."""
+        """Return the lines that readline may hold if it has put the dropped text before `line`."""
         return list(dict.fromkeys(text + line for text in (self.early, self.whole)))
 
 
@@ -94,7 +94,7 @@ class TypedLine(NamedTuple):
         return self._replace(keys=keys, starts=starts)
 
     def kernel_line_under(self, now: Modes) -> Line:
-        """Return the line that the kernel's editor holds if `now` are the current modes."""
+        """Return the line that the kernel's line editor holds, given the current modes `now`."""
         # Bytes that were typed before line mode began went to the program at once, without the
         # editor.
         return Line() if now.line_mode and not self.was_in_line_mode else self.kernel_line
@@ -220,13 +220,13 @@ def readings(line: bytes) -> Iterator[str]:
     The first texts are the line as readline edits it, the line without its keys, and each part
     between two keys. Each part is a possible line, because a key may have dropped the text before
     it, may have done nothing, or may have left the end of its bytes in the line. The last texts are
-    the line as the kernel edits it. The shell may read such a line if its terminal is another one,
+    the line as the kernel edits it. The shell may read such a line if it has another terminal,
     which gets its input from ours. Only the first text may be empty.
     """
     line = line.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     shown = line.decode("utf-8", "replace")
     pieces = KEY.split(shown)
-    # A line without keys must take little time.
+    # A line without keys must be processed quickly.
     if len(pieces) == 1 and "\ufffd" not in shown and len(line) <= MAX_LINE_BYTES:
         yield shown
         if "\t" in shown and (without := shown.replace("\t", "")):
@@ -276,7 +276,9 @@ def _with_ends_of_keys(shown: str) -> Iterator[list[str]]:
 
 
 def _edited_by_kernel(line: bytes) -> Iterator[str]:
-    """Yield the texts that a new terminal behind ours makes of a line, if they differ from it.
+    """Yield the texts that result if a new terminal behind ours edits a line.
+
+    Leave out texts that equal the line.
 
     The program that opens the new terminal decides whether the terminal erases whole characters of
     UTF-8. This program may also keep escape sequences to itself, such as the answers of our

@@ -1,10 +1,10 @@
 """Finds the TCP ports on which the processes of a command listen, and waits for them.
 
-A wait looks at the processes of its command when a socket has begun to listen in a network
-namespace of the daemon or of the command. `SocketNews` notices this for all waits. But it does not
-notice if one process passes a socket to another, or if a process enters another namespace. So even
-without news, the wait looks at the processes, at growing intervals. A look at many processes is
-done in slices, so that other requests need not wait.
+When a socket begins to listen in a network namespace of the daemon or of the command, a waiting
+task checks the processes of its command. `SocketNews` notices such sockets for all waiting tasks.
+But it does not notice if one process passes a socket to another, or if a process enters another
+namespace. So even if `SocketNews` notices nothing, the task checks the processes, at growing
+intervals. A check of many processes is done in slices, so that other requests need not wait.
 """
 
 from __future__ import annotations
@@ -30,10 +30,11 @@ from shelld.waits.pauses import Pauses
 from shelld_protocol.errors import unavailable
 from shelld_protocol.structs import Listener
 
-# If other programs begin to listen again and again, the pause between two looks grows up to this
-# limit.
+# If other programs begin to listen again and again, the pause between two checks of the processes
+# grows up to this limit.
 _BUSY_PAUSE_S: Final = 0.2
-# Without news, the pause between two looks is as long as the wait has lasted, within these limits.
+# While no socket begins to listen, the pause between two checks is as long as the wait has lasted
+# so far, within these limits.
 _FIRST_PAUSE_S: Final = 0.5
 _LAST_PAUSE_S: Final = 8.0
 # The longest pause if a process is in another network namespace. Other processes may soon enter
@@ -58,17 +59,17 @@ async def wait_for_port(
 
     Return an empty list at `give_up_at`, or if the shell ends.
 
-    `give_up_at` is a time of the event loop's clock. If this time has passed, look once.
+    `give_up_at` is a time of the event loop's clock. If this time has passed, check once.
     """
     pauses = Pauses(looks)
     began = anyio.current_time()
-    # The shortest pause. This pause grows as long as looks find only sockets of other commands.
+    # The shortest pause. This pause grows as long as checks find only sockets of other commands.
     least_s = 0.0
     if began < give_up_at:
         # The deadline also ends the wait for a turn.
         with SocketWatch(news, shell.notify) as watch, anyio.CancelScope(deadline=give_up_at):
             while not shell.has_ended:
-                # A socket that begins to listen during the look counts as news.
+                # If a socket begins to listen during the check, the next pause ends early.
                 seen = watch.count
                 look = await _looked(shell, port, pauses, watch.listening)
                 if look.found:
@@ -91,7 +92,8 @@ async def _wait_for_sockets(
 ) -> None:
     """Wait until a socket begins to listen, but at least `least_s` and at most `most_s` seconds.
 
-    `seen`: the value of `watch.count` before the last look. The wait also ends when the shell ends.
+    `seen`: the value of `watch.count` before the last check. The wait also ends when the shell
+    ends.
     """
     with anyio.move_on_after(least_s):
         await shell.wait_until(lambda: shell.has_ended)
@@ -100,7 +102,7 @@ async def _wait_for_sockets(
 
 
 async def _looked(shell: Shell, port: int | None, pauses: Pauses, here: Iterable[Socket]) -> _Look:
-    """Look at all processes of a command. Each slice of the look waits for its own turn."""
+    """Check all processes of a command. Each slice of the check waits for its own turn."""
     look = _Look(shell, port, here)
     pauses.begin_look()
     while not await pauses.in_turn(look.go_on):
@@ -137,8 +139,10 @@ def basis_of_ports(shell: Shell) -> object | None:
 
 
 class _LastLook:
-    """The last look of a wait for the ports of a shell. Waits that end at the same time share this
-    look, because a look takes almost a second if the command has thousands of processes.
+    """The last check that a wait for the ports of a shell makes.
+
+    Waits that end at the same time share this check, because a check takes almost a second if the
+    command has thousands of processes.
     """
 
     def __init__(self, shell: Shell) -> None:
@@ -150,7 +154,7 @@ class _LastLook:
         self._began_at = -math.inf
 
     async def found(self) -> list[Listener]:
-        """Return all ports of the shell, from a look that has begun after this call."""
+        """Return all ports of the shell, from a check that begins after this call."""
         called_at = time.monotonic()
         async with self._lock:
             if self._began_at < called_at and (shell := self._shell()) is not None:
@@ -166,7 +170,7 @@ _last_looks: Final[WeakKeyDictionary[Shell, _LastLook]] = WeakKeyDictionary()
 
 
 class _Look:
-    """A look at all processes of a command, with the ports that the look has found so far.
+    """A check of all processes of a command, with the ports that the check has found so far.
 
     `here`: the sockets that listen in the network namespace of the daemon. `elsewhere`: the
     command's other namespaces, as `ports.find` reports them.
@@ -184,7 +188,10 @@ class _Look:
         return sorted(self._found, key=lambda each: (each.port, each.address))
 
     def go_on(self) -> bool:
-        """Continue for the time of one slice. Return whether the look has covered all processes."""
+        """Continue for the time of one slice.
+
+        Return whether the check has covered all processes.
+        """
         until = time.thread_time() + _SLICE_S
         for each in self._rest:
             if each is not None:

@@ -1,4 +1,4 @@
-"""The pauses between looks at the processes of a command."""
+"""The pauses between checks of the processes of a command."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 _FIRST_PAUSE_S: Final = 0.01
 _LAST_PAUSE_S: Final = 8.0
-# A pause is at least `_COST_SHARE` times the cost of the last look, and 1/`_QUIET_DIVISOR` of the
+# A pause is at least `_COST_SHARE` times the cost of the last check, and 1/`_QUIET_DIVISOR` of the
 # time for which the shell has been quiet.
 _COST_SHARE: Final = 20
 _QUIET_DIVISOR: Final = 3
@@ -27,11 +27,11 @@ def _never() -> bool:
 
 
 class Pauses:
-    """The pauses between looks at a shell. While the shell is quiet, the pauses grow.
+    """The pauses between checks of a shell. While the shell is quiet, the pauses grow.
 
-    Shortly after a program's last output, looks are frequent, so one of them soon finds out whether
-    the program waits. A program that stays quiet is rarely looked at. The first look does not
-    depend on the quiet time, because the program may have waited long before the first look.
+    Shortly after a program's last output, checks are frequent, so one of them soon finds out
+    whether the program waits. A program that stays quiet is rarely checked. The first check does
+    not depend on the quiet time, because the program may have waited long before the first check.
     """
 
     def __init__(self, looks: Turns) -> None:
@@ -40,18 +40,18 @@ class Pauses:
         self._has_looked = False
 
     def next(self, shell: Shell) -> float:
-        """Return the seconds until the next look."""
+        """Return the seconds until the next check."""
         if not self._has_looked:
             return self.shortest
         return max(self.shortest, min(shell.quiet_s / _QUIET_DIVISOR, _LAST_PAUSE_S))
 
     @property
     def shortest(self) -> float:
-        """The minimum number of seconds between two looks."""
+        """The minimum number of seconds between two checks."""
         return min(max(_FIRST_PAUSE_S, _COST_SHARE * self._cost_s), _LAST_PAUSE_S)
 
     async def pause(self, shell: Shell, is_due: Callable[[], bool] = _never) -> None:
-        """Wait until the next look is due.
+        """Wait until the next check is due.
 
         New output ends the pause early. A notification of the shell does so as well, if `is_due`
         then returns True. But the pause always takes at least `shortest` seconds.
@@ -73,12 +73,12 @@ class Pauses:
         return await self.in_turn(partial(look, shell))
 
     def begin_look(self) -> None:
-        """Begin a look that takes several turns."""
+        """Begin a check that takes several turns."""
         self._cost_s = 0.0
         self._has_looked = True
 
     async def in_turn(self, part: Callable[[], T]) -> T:
-        """Wait for a turn, do a part of a look, and record its processor time."""
+        """Wait for a turn, do a part of a check, and record its processor time."""
         async with self._looks.turn() as turn:
             began = time.thread_time()
             result = part()

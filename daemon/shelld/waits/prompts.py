@@ -25,16 +25,16 @@ _DELIVERY_S: Final = 0.05
 # If a program waits with a time limit, it counts as waiting for the user only after this time
 # without output. Until then, the program may wait for an answer of its terminal.
 _TIMER_MS: Final = 100
-# Looks in quick succession count as one. If the pause after a look is at most this multiple of the
-# look's cost, the cost of this look is added to that of the next one. Many waits may end at the
-# same time. Together, their cheap looks would hold up other requests.
+# Checks of a shell in quick succession count as one. If the pause after a check is at most this
+# multiple of the check's cost, this cost is added to the cost of the next check. Many waits may end
+# at the same time, and even cheap checks would together hold up other requests.
 _SUCCESSION: Final = 2
-# A look that costs more than this is expensive. Later calls of `run_state_of` return the result of
-# this look again, for `_REUSED` times the cost of the look, but at most for `_LONGEST_REUSE_S`.
+# A check that costs more than this is expensive. Later calls of `run_state_of` return the result of
+# this check again, for `_REUSED` times the cost of the check, but at most for `_LONGEST_REUSE_S`.
 _EXPENSIVE_S: Final = 0.002
 _REUSED: Final = 10
 _LONGEST_REUSE_S: Final = 0.2
-# If the output does not stop, a wait still looks at the processes after this time.
+# If the output does not stop, a wait still checks the processes after this time.
 LOOK_ANYWAY_S: Final = 1.0
 
 
@@ -61,7 +61,7 @@ class PromptIdentity(NamedTuple):
         return other is not None and self[:_CERTAIN] == other[:_CERTAIN]
 
     def is_same(self, other: PromptIdentity | None) -> bool:
-        """Return whether this is the prompt that an earlier look has found.
+        """Return whether this is the prompt that an earlier check has found.
 
         A program that has written no output has not asked again, even if other processes have
         written output. A program that has written output has asked again if the last line has
@@ -72,13 +72,13 @@ class PromptIdentity(NamedTuple):
         return 0 <= self.wrote == other.wrote or self.text == other.text
 
     def since(self, other: PromptIdentity) -> PromptIdentity:
-        """Return the identity that the caller should compare with the prompt of the next look.
+        """Return the identity that the caller should compare with the prompt of the next check.
 
         `other` is an earlier identity of this prompt.
 
         The program may have written another question since `other`, and the kernel may still be
-        passing this output on. So the returned identity takes `wrote` from `other`, and for the
-        next look, this output does not count as seen.
+        passing this output on. So the returned identity takes `wrote` from `other`. Then the next
+        check treats this output as new.
         """
         return self._replace(wrote=other.wrote)
 
@@ -98,7 +98,7 @@ _NOTHING: Final = RunState(None, is_stopped=False)
 
 
 class _Look(NamedTuple):
-    """The result of a look. `cost_s`: the cost of this look and of those just before it.
+    """The result of a check. `cost_s`: the cost of this check and of the checks just before it.
 
     If the cost is high, the result is used again until `good_until` (time.monotonic()), or until
     output or input comes.
@@ -116,7 +116,7 @@ class _Look(NamedTuple):
         return self.ended_at + min(_REUSED * self.cost_s, _LONGEST_REUSE_S)
 
     def is_just_before(self, began_at: float) -> bool:
-        """Whether a look that began at `began_at` follows this look in quick succession."""
+        """Whether a check that began at `began_at` follows this check in quick succession."""
         return began_at - self.ended_at <= _SUCCESSION * self.cost_s
 
 
@@ -132,7 +132,7 @@ def run_state_of(shell: Shell, seen: SeenPrompt | None = None) -> RunState:
     program may have woken up only for a moment. If the program also waits for time to pass, the
     prompt counts only for `_TIMER_MS`.
 
-    This function does not wait for a turn. So if a look is expensive, many calls share it.
+    This function does not wait for a turn. So if a check is expensive, many calls share its result.
     """
     last = _looks.get(shell)
     is_good = last is not None and last.activity == shell.activity and not shell.has_ended
@@ -157,7 +157,7 @@ def _look_at(shell: Shell) -> RunState:
     try:
         state = _run_state_of(shell)
     except Exception as error:
-        # A look at unusual processes may fail. The answer to the client must still contain the
+        # A check of unusual processes may fail. The answer to the client must still contain the
         # output.
         answer_for(error, "the look at a command's processes")
         state = _NOTHING
@@ -264,9 +264,10 @@ async def wait_for_prompt(shell: Shell, give_up_at: float, pauses: Pauses) -> Pr
 
     Return None if the shell ends or takes no input.
 
-    `give_up_at` is a time of the event loop's clock. If this time has passed, look once.
+    `give_up_at` is a time of the event loop's clock. If this time has passed, check once.
     """
-    # The time at which the present output began. It is None while the command is silent.
+    # The time at which the command began to write without a pause. It is None while the command is
+    # silent.
     flows_from: float | None = anyio.current_time()
     while takes_input(shell):
         if (now := anyio.current_time()) >= give_up_at:

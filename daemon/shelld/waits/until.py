@@ -60,8 +60,8 @@ class PreparedWait:
     async def wait(self, shell: Shell, starts: Mapping[StreamName, int]) -> Reached:
         """Wait until a shell prompts, writes a matching line, is quiet or listens.
 
-        `starts`: the offset from which to search each stream. With `wait` 0, look once.
-        Raises `RpcError`.
+        `starts`: the offset from which to search each stream. With `wait` 0, check once. Raises
+        `RpcError`.
         """
         give_up_at = anyio.current_time() + self._params.wait / 1000
         reached = await self._wait(shell, starts, give_up_at)

@@ -37,7 +37,7 @@ async def watch(
     while takes_input(shell):
         has_news = await shell.wait_for_news(anyio.current_time() + pause)
         found = None if has_news else await pauses.look(settled_prompt_of, shell)
-        # A request may have moved the command to the background while the look waited for a turn.
+        # A request may have moved the command to the background while the check waited for a turn.
         if shell.released:
             return
         if found is None or found.certainty != "proved":
