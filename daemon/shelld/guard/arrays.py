@@ -71,7 +71,7 @@ class Arrays(Streams):
             )
 
     def restore(self, names: dict[str, Hidden]) -> None:
-        """Restore what names stood for before a function hid the names."""
+        """Restore what the names stood for before a function hid them with ``local``."""
         for name, (value, members, target) in names.items():
             _put(self.variables, name, value)
             _put(self.arrays, name, members)

@@ -33,7 +33,7 @@ _MAX_ARGUMENTS: Final = 16
 # Searching a program costs this many times as much as copying its text.
 _SEARCHING: Final = 60
 
-# An escaped quote does not begin a string, as in `calls.LITERAL`.
+# An escaped quote does not begin a string. The same is true in `calls.LITERAL`.
 _STRING: Final = r'(?<!\\)"(?>(?:[^"\\]|\\.)*)"'
 # A statement ends at a semicolon, a brace or a newline outside of a string.
 _STATEMENT: Final = re.compile(rf"(?>(?:{_STRING}|[^;{{}}\n\"]|(?<=\\)\")+)", re.S)
@@ -109,7 +109,7 @@ def _follow(shell: Shell, code: str, values: _Values) -> str:
 
 
 def _print(shell: Shell, statement: str, values: _Values) -> str:
-    """Follow a print statement. Return what it writes to stdout."""
+    """Follow a print statement. Return the text that the statement writes to stdout."""
     end = next(_ends_of(statement, 0, ">|"), len(statement))
     operator = statement[end : end + 1]
     if statement.startswith("printf"):

@@ -21,8 +21,8 @@ MAX_SECONDS: Final = 0.25
 # about a tenth of `MAX_PARSE_SECONDS`.
 MAX_PARSE_SECONDS: Final = 0.1
 MAX_PARSE_SECONDS_AT_ONCE: Final = 0.01
-# The guard reads the clock once for each group of this many steps. Reading the clock takes a tenth
-# as long as a step.
+# The guard reads the clock once every so many steps. Reading the clock takes a tenth as long as a
+# step.
 _STEPS_PER_LOOK: Final = 16
 MAX_DEPTH: Final = 72
 
@@ -57,7 +57,7 @@ class Budget:
         gives_up: bool = False,
     ) -> None:
         self.policy = policy
-        # If false, the guard ignores findings.
+        # If false, the guard ignores what its rules find.
         self.reports = reports
         self.steps: float = steps
         self.parse_seconds = MAX_PARSE_SECONDS_AT_ONCE if gives_up else MAX_PARSE_SECONDS

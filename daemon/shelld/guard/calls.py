@@ -143,7 +143,7 @@ def _assigned(code: str, name: str, position: int) -> list[str]:
 
 
 def _looped(code: str, name: str, position: int) -> list[str]:
-    """Return the strings that a loop gives to its variable, one after the other."""
+    """Return the strings that a loop assigns to its variable, one after the other."""
     places = _loops(code).get(name)
     return _listed(code, _nearest(places, code, position)) if places else []
 

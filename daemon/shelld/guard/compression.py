@@ -69,8 +69,8 @@ def _packer(*, decompresses: bool = False) -> Output:
     """Return a function that computes the output of a compression program.
 
     If `decompresses` is true, the program decompresses its input. Compressed data always has the
-    format of gzip(1), even if the program is bzip2(1) or xz(1). This is enough, because only the
-    decompressing functions of this module read the data.
+    format of gzip(1), even if the program is bzip2(1) or xz(1). One format is enough, because only
+    the decompressing functions of this module read the data.
     """
 
     def output(arguments: Sequence[str], inputs: Inputs) -> str | None:

@@ -73,7 +73,10 @@ def _change(shell: Shell, stack: Sequence[str], *, stays: bool) -> None:
 
 
 def _parsed(arguments: Sequence[str]) -> tuple[str | None, bool]:
-    """Return the operand of ``pushd`` or ``popd``, and whether ``-n`` keeps the directory."""
+    """Return the operand of ``pushd`` or ``popd``, and whether it has the option ``-n``.
+
+    With ``-n``, the working directory does not change.
+    """
     operands = [each for each in arguments if each not in ("-n", "--")]
     return (operands[0] if operands else None), "-n" in arguments
 

@@ -1,4 +1,4 @@
-"""Finds the files that a program overwrites, with the table `vocabulary.WRITERS`. Pure."""
+"""Uses the table `vocabulary.WRITERS` to find the files that a program overwrites. Pure."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ class Ends(Parts):
         redirection, see `descriptors`. Escapes a ``#`` right after an array or a pattern, because
         such a ``#`` does not begin a comment. Inserts a semicolon into ``for x do``, and a space
         between the delimiter of a here-document and a separator. Replaces extended globs by other
-        globs. Leaves the content of substitutions as it is.
+        globs. Does not change the content of substitutions.
         """
         walk = Walk(self, self._text, 0, is_whole=True)
         walk.end()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 # The guard follows at most this many start directories.
 _MAX_ITEMS: Final = 32
-# The words of a find(1) expression that exclude no files or only a few. The values say how many
+# The words of a find(1) expression that rule out no files, or only a few. The values say how many
 # arguments each word has.
 _WIDE_TESTS: Final = {
     "-depth": 0,
@@ -56,7 +56,7 @@ _WIDE_TESTS: Final = {
 
 
 def _is_wide(expression: Sequence[str]) -> bool:
-    """Return whether a find(1) expression contains no test that excludes many files."""
+    """Return whether a find(1) expression contains no test that rules out many files."""
     index = 0
     while index < len(expression):
         word = expression[index]
@@ -69,14 +69,14 @@ def _is_wide(expression: Sequence[str]) -> bool:
                 return False
             index += 1
         elif word in ("-regex", "-iregex", "-user", "-uid"):
-            # A test that selects the files of root excludes few files, because root owns nearly all
-            # files.
+            # Checking whether a file belongs to root rules out few files, because root owns nearly
+            # all files.
             value = plain("".join(expression[index + 1 : index + 2]))
             if value.strip(".*/") and value not in ("root", "0"):
                 return False
             index += 1
         elif word in ("!", "-not"):
-            # A negated test usually excludes few files.
+            # A negated test usually rules out few files.
             index += 1 + _WIDE_TESTS.get("".join(expression[index + 1 : index + 2]), 1)
         elif word in _WIDE_TESTS:
             index += _WIDE_TESTS[word]

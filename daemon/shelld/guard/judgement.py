@@ -138,7 +138,7 @@ def is_prepared(start: StartState) -> bool:
 
 
 def _prepared(parts: tuple[str, ...], script: str) -> Evaluation:
-    """Return the shell that the scripts of a session set up. The result is cached."""
+    """Return a shell whose state was set up by the scripts of a session. The result is cached."""
     known = _shells.get((parts, script))
     if known is not None:
         return known.shell

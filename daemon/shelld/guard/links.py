@@ -1,4 +1,6 @@
-"""Finds links, mounts and device nodes that programs make. Each gives another name to a file.
+"""Finds links, mounts and device nodes that programs make.
+
+Each of these gives another name to a file.
 
 Pure. In this module, a link is any path that stands for another path. A rule must judge both paths.
 The guard knows only the links that the command itself makes.

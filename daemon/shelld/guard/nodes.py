@@ -16,7 +16,7 @@ _SUBSTITUTIONS: Final = frozenset({"command_substitution", "process_substitution
 
 
 def substitutions_of(node: Node) -> list[str]:
-    """Return the scripts of all substitutions in a node, except nested ones."""
+    """Return the scripts of all substitutions in a node, except nested substitutions."""
     scripts: list[str] = []
     todo = [node]
     while todo:

@@ -28,7 +28,7 @@ class Words(Protocol):
     scope: Scope
 
     def text(self, word: str) -> str:
-        """Return a word expanded to one field."""
+        """Expand a word to one field."""
         ...
 
     def joined(self, word: str) -> str:

@@ -27,9 +27,9 @@ _MAX_CHARACTERS: Final = 4 * 1024
 
 # A command of only these characters has no quotes, expansions or redirections.
 _SIMPLE: Final = re.compile(r"[\w \n./:,=@%+&|;-]*")
-# Matches an assignment whose value is an arithmetic expansion. If an earlier command has set a
-# variable in the expansion to a value with code, bash may run this code. docs/guard.md says that
-# the guard does not follow such code.
+# Matches an assignment whose value is an arithmetic expansion. If an earlier command has assigned
+# code to a variable in the expansion, bash may run this code. docs/guard.md says that the guard
+# does not follow such code.
 _CALCULATED: Final = re.compile(r"=\$\(\([\w +*/%-]*\)\)(?=[\s;&|]|$)")
 _SEPARATORS: Final = re.compile(r"[\s;&|=]+")
 # Unlike `_SEPARATORS`, this pattern does not split words at ``=``, because the name of a function

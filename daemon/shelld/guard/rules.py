@@ -46,7 +46,7 @@ class Place(NamedTuple):
     links: Mapping[str, str] = MappingProxyType({})
 
     def path(self, field: str, *, is_followed: bool = False) -> str:
-        """Return the path that an operand means.
+        """Return the path that an operand refers to.
 
         If `is_followed` is true, the program follows an operand that is itself a link.
         """
@@ -56,7 +56,10 @@ class Place(NamedTuple):
         return resolved(path, self.links, is_followed=is_followed or field.endswith("/"))
 
     def trees(self, fields: Sequence[str], *, is_followed: bool = False) -> list[str]:
-        """Return the paths that operands mean, and the directories that are mounted below them."""
+        """Return the paths that operands refer to.
+
+        Also return the directories that are mounted below these paths.
+        """
         paths = [self.path(each, is_followed=is_followed) for each in fields]
         if not self.links:
             return paths

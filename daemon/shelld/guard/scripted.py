@@ -70,8 +70,8 @@ class Scripted(Files):
             self._follow_likely([command_behind_dashes(arguments)])
         if program in KNOWN or has_glob(program):
             return
-        # Only a path below /dev, or a link to it, can name a disk. The same is true for the
-        # programs in `WRITERS`.
+        # Only a path below /dev, or a link to such a path, can name a disk. The same is true for
+        # the programs in `WRITERS`.
         if self.links or self.cwd.startswith("/dev") or any("/dev" in each for each in arguments):
             place = self.place()
             for each in overwritten_by(arguments):

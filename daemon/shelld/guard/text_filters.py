@@ -225,7 +225,7 @@ def _grep(arguments: Sequence[str], inputs: Inputs) -> str | None:
 
 
 def _other_way_round(match: re.Match[str]) -> str:
-    """Swap escaped and plain metacharacters, which turns basic syntax into extended syntax."""
+    """Turn basic syntax into extended syntax, by swapping escaped and plain metacharacters."""
     return match[1] if match[1] is not None else "\\" + match[2]
 
 

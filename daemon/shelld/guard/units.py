@@ -30,7 +30,7 @@ class ExpansionError(Exception):
 
 
 class TooLarge(Exception):
-    """The braces of a word expand to more text than the guard follows. Bash has no such limit."""
+    """The braces of a word expand to more text than the guard processes. Bash has no such limit."""
 
 
 def _spend_nothing(_characters: int) -> None: ...

@@ -61,7 +61,7 @@ def expand_word(word: str, scope: Scope) -> list[str]:
 
 
 def expand_text(word: str, scope: Scope, *, is_assigned: bool = False) -> str:
-    """Return a word expanded to one field, as in a here-string, redirection or assignment.
+    """Expand a word to one field, as bash does in a here-string, redirection or assignment.
 
     In the value of an assignment, bash also expands a tilde after a colon.
     """

@@ -39,8 +39,8 @@ JUDGED: Final = {
 }
 
 # Programs that `recursive` knows and that `quick` looks for. Programs such as tar(1) are missing,
-# because they mostly serve other purposes. They remove or change trees only with certain options,
-# for which `quick` looks separately.
+# because they are mostly used for other purposes. They remove or change trees only with certain
+# options, for which `quick` looks separately.
 TREE_PROGRAMS: Final = frozenset(
     {
         *("zip", "7z", "7za", "7zr", "7zz", "gzip", "pigz", "rimraf", "trash", "trash-put", "rip"),

@@ -142,8 +142,9 @@ WRAPPERS: Final[dict[str, str]] = {
     "wsl": "du shell",
 }
 
-# Wrappers that mostly serve other purposes. `quick` does not look for these wrappers, because it
-# finds the program that a wrapper starts. The name of that program is also a word of the command.
+# Wrappers that are mostly used for other purposes. `quick` does not look for these wrappers,
+# because it finds the program that a wrapper starts. The name of that program is also a word of the
+# command.
 EVERYDAY_WRAPPERS: Final[dict[str, str]] = {
     "aa-exec": "pn profile= namespace=",
     "abduco": "Aacen",

@@ -33,8 +33,9 @@ ORDERS: Final = frozenset(
     }
 )
 
-# Programs for which a word such as ``wipe`` in an argument is not an order. Most of them only show
-# or read their arguments. Others pass their arguments to a program of a project.
+# Programs for which a word such as ``wipe`` in an argument is not an order. Most of these programs
+# only print their arguments, or read the files that the arguments name. Others pass the arguments
+# on to a program of the user's project.
 TELLERS: Final = frozenset(
     {
         *("cargo", "dotnet", "gradle", "mix", "mvn", "nox", "pytest", "tox"),
