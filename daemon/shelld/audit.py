@@ -91,7 +91,7 @@ class InputRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AuditLog:
-    """The log in a file. Raises OSError if `path` cannot be opened for appending."""
+    """Writes the log to a file. Raises OSError if `path` cannot be opened for appending."""
 
     def __init__(self, path: Path, max_bytes: int) -> None:
         self._path = path
@@ -99,8 +99,8 @@ class AuditLog:
         # The operations that fail at present: "written", "rotated", "opened again". Each failure is
         # reported once, not for every line.
         self._failing: set[str] = set()
-        # The device and inode of the file. With these, the log notices a rotation by another
-        # daemon.
+        # The device and inode of the file. From these, the log notices that another daemon has
+        # rotated the file.
         self._identity = 0, 0
         self._is_file = False
         self._descriptor = self._open()

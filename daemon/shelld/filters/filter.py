@@ -3,7 +3,8 @@
 Each pattern goes to RE2 first, because RE2 takes time that is linear in the length of the text. RE2
 refuses lookaround, backreferences and other syntax that needs backtracking. Such patterns go to
 Python's `re`, in a helper process that is killed when its time is up. RE2 also runs in the helper
-process if it could take long: with a large pattern, or with a long line and a medium-sized pattern.
+process if matching could take long: with a large pattern, or with a long line and a medium-sized
+pattern.
 """
 
 from __future__ import annotations
@@ -153,7 +154,7 @@ def _is_unicode(text: str) -> bool:
 class _LiteralFilter:
     """Selects the lines that contain a literal word.
 
-    A direct search is faster than a call of any engine.
+    Searching for the word directly is faster than calling an engine.
     """
 
     engine: FilterEngine = "re2"

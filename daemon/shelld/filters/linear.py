@@ -1,4 +1,6 @@
-"""Selects the lines that a pattern matches. Uses RE2, whose time is linear in the text.
+"""Selects the lines that a pattern matches.
+
+Uses RE2, which takes time that is linear in the length of the text.
 
 Pure. The helper process also imports this module. So this module imports no other module of shelld.
 See https://github.com/google/re2/wiki/Syntax.
@@ -18,9 +20,9 @@ from typing import Any, Final, cast
 # shelld documents it.
 MAX_PATTERN_MEMORY_BYTES: Final = 8 * 1024 * 1024
 
-# Syntax that may match differently in one line and in a text of many lines: \A and \z (the ends of
-# the text), \C (a byte), and flags that are switched off. \Q is included, because quoted text could
-# hide such syntax.
+# Syntax that may match one line differently when the line is searched alone and when it is a part
+# of a longer text: \A and \z (the ends of the text), \C (a byte), and flags that are switched off.
+# \Q is included, because quoted text could hide such syntax.
 _TELLS_TEXT_FROM_LINE: Final = re.compile(r"\\[AzQC]|\(\?[A-Za-z]*-")
 
 

@@ -1,4 +1,4 @@
-"""Matches patterns that could take long, in a helper process with limited time and memory.
+"""Runs searches that could take long, in a helper process with limited time and memory.
 
 A `FilterProcess` owns its helper process until `close`.
 """

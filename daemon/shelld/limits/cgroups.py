@@ -345,7 +345,7 @@ class Cgroups:
         self._left = {each for each in self._left if not each.remove()}
 
     def close(self) -> None:
-        """Remove all cgroups without processes.
+        """Remove all cgroups that contain no processes.
 
         The keeper removes the cgroups that still have processes.
         """

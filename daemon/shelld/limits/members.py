@@ -106,8 +106,9 @@ class Group:
 
 
 class Member:
-    """One command with limits. With `is_waiting`, it is a spare shell, which must not use up the
-    limit on processes.
+    """One command with limits.
+
+    With `is_waiting`, the member is a spare shell, which must not use up the limit on processes.
     """
 
     def __init__(self, group: Group, cgroups: CommandCgroups, *, is_waiting: bool) -> None:

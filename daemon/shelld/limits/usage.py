@@ -1,8 +1,8 @@
 """Reads the resource usage of a command's processes in /proc. Never signals a process.
 
-The runner of a command runs no other command, so all processes below the runner belong to the
-command. The scan counts a process before its children. So if a process is reaped during the scan,
-its processor time may be missing in this scan, but never counts twice.
+The runner of a command runs no other command at the same time, so all descendants of the runner
+belong to the command. The scan counts a process before its children. So if a process is reaped
+during the scan, its processor time may be missing in this scan, but never counts twice.
 """
 
 from __future__ import annotations

@@ -51,8 +51,9 @@ Header = tuple[bytes, bytes]
 
 
 class RefusedError(Exception):
-    """Raised for a message that is not passed on. `status`: the status of the answer. The text is
-    for people.
+    """Raised for a message that is not passed on.
+
+    `status`: the status of the answer. The text is a message for users.
     """
 
     def __init__(self, status: int, text: str) -> None:

@@ -160,7 +160,7 @@ class Server:
 
 
 class _NoConnectionError(Exception):
-    """`status`: the status of an answer in HTTP. The text is for people."""
+    """`status`: the status of an answer in HTTP. The text is a message for users."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
@@ -195,8 +195,8 @@ async def _upload(client: Stream, server: Stream, request: Request) -> None:
     try:
         await copy(client, server, request.length)
     except (OSError, EOFError, RefusedError):
-        # If this closed the connection normally, the server might take a part of the body for the
-        # whole body.
+        # If the proxy closed the connection normally, the server might take a part of the body for
+        # the whole body.
         server.writer.transport.abort()
 
 
