@@ -40,7 +40,7 @@ class Hop(NamedTuple):
 def wait_on(member: Member, source: Source) -> tuple[Wait, int] | None:
     """Return how a process waits to read a source, and the descriptor that it will read.
 
-    Returns None if the process does not sleep until it can read the source.
+    Returns None unless the process sleeps until it can read the source.
     """
     about = member.process
     if about is None:
@@ -157,8 +157,9 @@ def _has_input(wait: Wait, descriptor: int, source: Source) -> bool:
 
 
 def _opened(path: str, source: Source) -> int:
-    """Open a terminal by a link in /proc. Raises OSError if this fails, or if the link leads to
-    another file.
+    """Open a terminal through a link in /proc.
+
+    Raises OSError if this fails, or if the link leads to another file.
     """
     # With O_PATH, this opens only the path, and not the file itself. The descriptor may mean
     # another file by now, and opening that file itself may hang.

@@ -74,7 +74,7 @@ def _is_in_memory(proc_dir: str, descriptor: int, known: int | None) -> bool:
     """
     if (mount := mount_of(proc_dir, descriptor)) is None:
         return False
-    # The open file keeps its mount, so no other mount can have this number.
+    # The open file keeps its mount alive, so no other mount can have this number.
     if mount == known:
         return True
     line = re.compile(rb"^%d .*? - (\S+)" % mount, re.MULTILINE)

@@ -52,7 +52,8 @@ _REMOTE_IF_CONNECTED: Final = frozenset({"telnet", "socat", "websocat", "openssl
 
 class Found(NamedTuple):
     """A process that waits for input. `is_blocking`: the process waits without a time limit, and
-    does not also wait for the network. `is_proved`: the kernel proves the wait.
+    does not also wait for the network. `is_proved`: the kernel's information proves that the
+    process waits.
     """
 
     pid: int
@@ -125,7 +126,8 @@ def _found(
     found = _reader(members, input_state, budget)
     if found is not None and found.is_proved:
         return found
-    # Every terminal begins in line mode with echo, so these modes suggest nothing.
+    # Every terminal begins in line mode with echo, so these modes do not suggest that a program
+    # waits.
     is_unusual = modes is None or not (modes.line_mode and modes.echo)
     if silent_s < LIKELY_AFTER_S or not is_unusual:
         return None

@@ -187,8 +187,9 @@ def _is_32_bit(proc_dir: str) -> bool:
 def can_end(wait: Wait, descriptor: int) -> bool:
     """Return whether a wait ends when input arrives at one of its descriptors. Raises OSError.
 
-    A wait for several descriptors may include the write end of a pipe, where input never arrives. A
-    thread never waits in a read(2) of the write end, because such a read fails at once.
+    A wait for several descriptors may include the write end of a pipe, where input never arrives.
+    But a thread that waits in read(2) never reads a write end, because such a read would fail at
+    once.
     """
     if wait.is_read:
         return True
@@ -225,8 +226,10 @@ def network_sockets(wait: Wait) -> set[int]:
 
 
 def has_timer(wait: Wait, is_spent: Callable[[], bool]) -> bool:
-    """Return whether a thread waits for a timer too: see timerfd_create(2). A timer that is not set
-    does not count. Returns True if there is no time to find out (`is_spent`).
+    """Return whether a thread also waits for a timer: see timerfd_create(2).
+
+    A timer that is not set does not count. Returns True if there is no time to find out
+    (`is_spent`).
     """
     for descriptor in wait.descriptors:
         if is_spent():

@@ -114,8 +114,8 @@ def _shells(top: int, source: Source, pids: list[int]) -> Iterator[_Shell]:
         if program not in SHELLS:
             continue
         with contextlib.suppress(OSError, ValueError):
-            # Check this before `members` lists the children. A shell that waits starts no new
-            # child, so no child is missing in that list.
+            # Check whether the shell waits before `members` lists its children. A shell that waits
+            # starts no new child, so no child is missing in that list.
             waits = waits_for_child(pid)
             about = process(pid)
             own = None if about.is_dead else _source_of(pid, about, top, source)

@@ -108,7 +108,8 @@ def _from_read(proc_dir: str, arguments: Arguments) -> Wait:
 
 
 def _from_splice(proc_dir: str, arguments: Arguments) -> Wait:
-    # The call also sleeps when there is no room for its output. Such a sleep is no wait for input.
+    # The call also sleeps when there is no room for its output. Such a sleep is not a wait for
+    # input.
     may_write = read_short_file(f"{proc_dir}/wchan") in _MAY_WRITE
     return Wait(
         proc_dir, frozenset(() if may_write else arguments[:1]), has_limit=False, is_read=True
@@ -193,7 +194,8 @@ def _with_inner_sets(wait: Wait) -> Wait:
         inner = islice((each for each in examined if _is_epoll(proc_dir, each)), _MAX_INNER_SETS)
         added = frozenset[int]()
         for descriptors, more in [_registered(proc_dir, each) for each in inner]:
-            # Leave out known descriptors, because the call itself, or an outer set, waits for them.
+            # Leave out known descriptors, because the call itself, or an outer set, already waits
+            # for them.
             added |= descriptors - found
             inodes |= {pair for pair in more if pair[0] not in found}
         found |= added
@@ -245,8 +247,8 @@ _BY_MACHINE: Final[dict[str, dict[int, _Look]]] = {
     },
 }
 LOOKS: Final = _BY_MACHINE.get(platform.machine(), {})
-# The numbers of calls that wait, but never for input. They wait for a child, a signal or a futex,
-# or they sleep.
+# The numbers of system calls that wait, but never for input. They wait for a child, a signal or a
+# futex, or they sleep.
 IDLE: Final = frozenset(
     {
         "x86_64": [b"61", b"247", b"130", b"34", b"128", b"202", b"35", b"230"],

@@ -118,7 +118,7 @@ async def listening_ports(shell: Shell, pauses: Pauses, watch: SocketWatch) -> l
 
 
 def basis_of_ports(shell: Shell) -> object | None:
-    """Return facts on which the ports of a command depend.
+    """Return the facts that determine the ports of a command.
 
     The caller compares them with earlier facts.
 
@@ -139,7 +139,7 @@ def basis_of_ports(shell: Shell) -> object | None:
 
 
 class _LastLook:
-    """The last check that a wait for the ports of a shell makes.
+    """The check that a wait for the ports of a shell makes at its end.
 
     Waits that end at the same time share this check, because a check takes almost a second if the
     command has thousands of processes.

@@ -27,8 +27,9 @@ from shelld_protocol.structs import MAX_READ_BYTES, Matched
 _REST_OF_LINE_S: Final = 0.05
 # The minimum time for a search, even if the wait is shorter.
 _LEAST_S: Final = 2.0
-# A search for the start of a line passes at most this many control strings with newlines in one
-# direction. Only hostile output has more, and a search through more would hold up other requests.
+# In each direction, a search for the start of a line skips at most this many control strings that
+# contain newlines. Only hostile output has more, and a search through more would hold up other
+# requests.
 _STRINGS: Final = 100
 # The beginning of an OSC string, which BEL also ends.
 _OSC: Final = b"\x1b]"

@@ -23,7 +23,7 @@ _MAX_TEXT: Final = 500
 # an answer still seems to wait.
 _DELIVERY_S: Final = 0.05
 # If a program waits with a time limit, it counts as waiting for the user only after this time
-# without output. Until then, the program may wait for an answer of its terminal.
+# without output. Until then, the program may be waiting for an answer from its terminal.
 _TIMER_MS: Final = 100
 # Checks of a shell in quick succession count as one. If the pause after a check is at most this
 # multiple of the check's cost, this cost is added to the cost of the next check. Many waits may end
@@ -229,7 +229,7 @@ def sentence_of(found: Prompt, secret: str) -> str:
 
 
 def is_settled(found: Prompt) -> bool:
-    """Return whether a command waits for its user, and not for an answer of its terminal."""
+    """Return whether a command waits for its user, and not for an answer from its terminal."""
     return found.blocking or found.since_ms >= _TIMER_MS
 
 
@@ -275,7 +275,8 @@ async def wait_for_prompt(shell: Shell, give_up_at: float, pauses: Pauses) -> Pr
         # The deadline also ends the wait for a turn.
         with anyio.CancelScope(deadline=give_up_at):
             if not await shell.wait_for_news(now + pauses.next(shell)):
-                # If the silence is shorter, no prompt with a time limit can be settled.
+                # If the command has been silent for less time, no prompt with a time limit can be
+                # settled.
                 is_silent = shell.silent_s >= _TIMER_MS / 1000
                 found = await pauses.look(settled_prompt_of, shell)
                 if found is not None and is_settled(found):

@@ -54,7 +54,10 @@ class PreparedWait:
 
     @property
     def is_for_reading(self) -> bool:
-        """True if the wait is for output or for the end. A read can wait for these itself."""
+        """True if the wait is for output or for the end of the command.
+
+        A read can wait for these itself.
+        """
         return self._params.until in {"output", "exit"}
 
     async def wait(self, shell: Shell, starts: Mapping[StreamName, int]) -> Reached:
