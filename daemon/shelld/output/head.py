@@ -101,7 +101,7 @@ class _Gathered:
 def _grown(
     store: StreamStore, gathered: _Gathered, stop: int, *, strip: bool, final: bool
 ) -> tuple[Piece, _Gathered]:
-    """Read the next step. Return the new piece, and `gathered` with this piece."""
+    """Read the next step. Return the new piece, and `gathered` extended by this piece."""
     piece = read_text(store, gathered.end, stop, STEP_BYTES, strip=strip, final=final)
     return piece, gathered.plus(piece)
 

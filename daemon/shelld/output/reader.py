@@ -64,8 +64,9 @@ def read_all(store: StreamStore, start: int, *, strip: bool, final: bool) -> tup
 
 
 async def do_step(convert: Callable[[], T], size: int, *, is_first: bool = True) -> T:
-    """Do a step of a read, of up to `size` bytes. A small first step does not wait for other
-    reads.
+    """Do one step of a read.
+
+    The step reads up to `size` bytes. A small first step does not wait for other reads.
     """
     return convert() if is_first and size <= _SMALL_BYTES else await do_serially(convert)
 
@@ -327,7 +328,7 @@ class StreamReader:
 
         If output was dropped at `start`, the lines begin after the gap. Returns 0 if the first line
         has not ended, or does not fit. With `may_cut`, returns `room` if the first line does not
-        fit. With `final`, the last line needs no line end. The search omits the bytes in which
+        fit. With `final`, the last line needs no line end. The search skips the bytes in which
         earlier peeks found no line end, so a long line costs little while it grows.
         """
         store = self._store

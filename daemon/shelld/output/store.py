@@ -1,8 +1,8 @@
 """Keeps the bytes of one stream of a command: a head and a tail, at absolute offsets.
 
 The store owns the kept bytes, and counts all bytes written. The last block is in memory, and full
-blocks go to `Blocks`. The store does not know readers, text or time. It raises no error except
-MemoryError, because it drops and counts the bytes that it cannot keep.
+blocks go to `Blocks`. The store knows nothing about readers, text or time. It raises no error
+except MemoryError, because it drops and counts the bytes that it cannot keep.
 
 Invariants:
 
@@ -234,7 +234,7 @@ class StreamStore:
             # The tail begins after this block.
             self._gap_end = end
             self._oldest = number + 1
-        # The gap may begin before this block already, if an earlier part of the head is lost as
+        # The gap may already begin before this block, if an earlier part of the head is lost as
         # well.
         self._gap_start = min(self._gap_start, number * BLOCK_BYTES)
         self._gap_end = max(self._gap_end, end)

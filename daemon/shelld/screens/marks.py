@@ -59,8 +59,9 @@ class Marks:
         return self._joined(text[:last])
 
     def release(self) -> str:
-        """Return the text that was held back. If more marks of its last character come later, they
-        are dropped.
+        """Return the text that was held back.
+
+        If more marks for its last character come later, they are dropped.
         """
         held, self._held = self._held, ""
         return self._joined(held)

@@ -85,7 +85,7 @@ def cache_directory() -> str:
 def is_complete(directory: str) -> bool:
     """Return whether a directory has all files of a bundle, and all their bytes.
 
-    Programs that clean /tmp may have removed some files. Files may be empty if the machine lost its
+    Programs that clean /tmp may have removed some files. Files may be empty if the machine lost
     power.
     """
     own = os.path.join(directory, "ABOUT")

@@ -23,7 +23,7 @@ logger = Log("shelld.targets")
 # The longest answer has 16 MiB of each stream as escaped text, and its other members.
 MAX_ANSWER_BYTES: Final = 256 * 1024 * 1024
 
-# The beginning of every message that a shelld sends.
+# The beginning of every message that a shelld daemon sends.
 _BEGINNING: Final = b'{"jsonrpc":"2.0",'
 
 

@@ -67,7 +67,7 @@ END_S: Final = 6.0
 
 # If unsent requests have more bytes than this, the link refuses new requests.
 MAX_UNSENT_BYTES: Final = 8 * 1024 * 1024
-# While more bytes than this wait for the client, the link reads nothing from the target.
+# While more bytes than this wait to be read by the client, the link reads nothing from the target.
 MAX_UNREAD_BYTES: Final = 1024 * 1024
 
 _READ_BYTES: Final = 256 * 1024
@@ -103,7 +103,7 @@ class Link:
         self._target = target
         self._argv = argv
         self._needs_bundle = bootstrap
-        # The watches of the connection's descriptor, and of the process's standard error.
+        # The objects that watch the connection's descriptor and the process's standard error.
         self._watches: list[Watch] = []
         self._loop = asyncio.get_running_loop()
         self._opening: Opening | None = None
@@ -165,7 +165,7 @@ class Link:
             params,
         )
         waiting = sum(len(each) for each, _ in self._waiting)
-        # Before the greeting, the backlog may be a bundle, which does not count.
+        # Before the greeting, the backlog may be a bundle, which does not count towards the limit.
         unsent = 0 if self.greeting is None else self._outgoing.backlog
         if unsent + waiting > MAX_UNSENT_BYTES:
             raise resource_exhausted("target", f"Target {self._target} does not read its requests")
@@ -186,7 +186,8 @@ class Link:
         """Return the result (JSON) of a call. Raises `RpcError`.
 
         If this method is cancelled, it cancels the request at the target, and waits up to CANCEL_S
-        seconds for the target's error. This error is in `call.error`, and names survivors.
+        seconds for the target's error. This error is in `call.error`, and names the processes that
+        have survived.
         """
         try:
             await call.done.wait()

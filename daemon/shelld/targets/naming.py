@@ -40,7 +40,7 @@ _IDS: Final = ("bash_id", "shell_id", "subscription", "target")
 # For each method, the member of the result that holds a list. The items are ids, or objects with
 # ids.
 _LISTS: Final = {"list_shells": "shells", "get_session": "shells", "list_targets": "targets"}
-# The methods whose results have the name of a target.
+# The methods whose results contain the name of a target.
 _OF_TARGETS: Final = frozenset({"add_target", "list_targets", "remove_target"})
 
 _NUMBER: Final = re.compile(rb"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")

@@ -17,7 +17,7 @@ import anyio
 from shelld.keeper.transient import TRANSIENT
 from shelld_protocol.errors import RpcError
 
-# The pause between two attempts while the system has no memory for a send.
+# The pause between two attempts to send while the system has no memory for sending.
 _SHORTAGE_PAUSE_S: Final = 0.1
 
 

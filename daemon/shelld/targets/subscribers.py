@@ -1,8 +1,10 @@
-"""Records the subscriptions at one target. A link passes their events on. Pure.
+"""Records the subscriptions at one target.
 
-Owns their names, each with the id of the client's request. Forgets a subscription when the client
-ends it. Forgets a subscription to a single shell when the shell has sent its last event. This event
-may come before the answer that names the subscription.
+A link passes the events of these subscriptions on. Pure.
+
+Owns the names of the subscriptions, each with the id of the client's request. Forgets a
+subscription when the client ends it. Forgets a subscription to a single shell when the shell has
+sent its last event. This event may come before the answer that names the subscription.
 """
 
 from __future__ import annotations

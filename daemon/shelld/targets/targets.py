@@ -34,7 +34,8 @@ Attend = Callable[[Callable[[], Awaitable[None]]], None]
 class Target:
     """Holds a target.
 
-    `link` is its last connection, which may be over, or None before the first connection.
+    `link` is the target's latest connection, which may be over. It is None before the first
+    connection.
     """
 
     def __init__(self, name: str, argv: Sequence[str], *, bootstrap: bool) -> None:
@@ -85,7 +86,7 @@ class Targets:
     def __init__(self, is_local: Callable[[str], bool]) -> None:
         self._is_local = is_local
         self._targets: dict[str, Target] = {}
-        # The name of the target of each session that is at a target.
+        # Maps each session that is at a target to the name of this target.
         self._target_names: dict[str, str] = {}
 
     @property
@@ -148,7 +149,7 @@ class Targets:
         return self._target_names.get(session)
 
     def assign(self, session: str, target: str) -> bool:
-        """Record that a session is at a target. Return whether this was not recorded yet.
+        """Record that a session is at a target. Return whether this call has made a new record.
 
         Raises `RpcError` (invalid_params) if the session is in another place.
         """
