@@ -235,7 +235,7 @@ def _modes(flags: int, local: int, characters: tuple[bytes | int, ...]) -> Modes
 def unread_bytes(master: int) -> int:
     """Return how many of the typed bytes a program could read now. Raises OSError."""
     with _opened_slave(master) as slave:
-        # Before the kernel answers this call, it passes on the bytes that are still on their way.
+        # Before the kernel answers this call, it delivers the bytes that are still on their way.
         _can_read(slave)
         return readable_bytes(slave)
 
@@ -254,7 +254,7 @@ def left_bytes(master: int) -> int | None:
 def _can_read(slave: int) -> bool:
     """Return whether there is something to read.
 
-    Before the kernel reports that there is nothing, it passes on all bytes that are on their way.
+    Before the kernel reports that there is nothing, it delivers all bytes that are on their way.
     """
     ready = select.poll()
     ready.register(slave, select.POLLIN)
@@ -271,7 +271,7 @@ def _opened_slave(master: int) -> Generator[int]:
 
 
 def readable_bytes(descriptor: int) -> int:
-    """Return how many bytes can be read from a terminal or pipe without a wait. Raises OSError."""
+    """Return how many bytes can be read from a terminal or pipe without waiting. Raises OSError."""
     size = fcntl.ioctl(descriptor, termios.FIONREAD, bytes(4))
     return int.from_bytes(size, sys.byteorder)
 

@@ -1,8 +1,8 @@
 """Splits typed input into lines, and lists the texts that a shell may read from each line.
 
 The program may edit its line in ways that this module cannot follow, for example with the history
-of a shell. This module knows the usual editing keys. It also shows the text between the keys to the
-guard.
+of a shell. This module knows the usual editing keys. It also lists the text between the keys, so
+that the guard can judge this text.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class TypedLine(NamedTuple):
 
     @property
     def is_begun(self) -> bool:
-        """Whether the next input continues a line, or a shell command, that was typed in part."""
+        """Whether the next input continues a partly typed line or shell command."""
         line = self.kernel_line
         scripts = self.script or self.edited_script or self.kept_scripts
         dropped = self.dropped is not None and self.dropped.whole
@@ -220,8 +220,8 @@ def readings(line: bytes) -> Iterator[str]:
     The first texts are the line as readline edits it, the line without its keys, and each part
     between two keys. Each part is a possible line, because a key may have dropped the text before
     it, may have done nothing, or may have left the end of its bytes in the line. The last texts are
-    the line as the kernel edits it. The shell may read such a line if it has another terminal,
-    which gets its input from ours. Only the first text may be empty.
+    the results if the kernel's line editor edits the line. The shell may read such a line if it has
+    another terminal, which gets its input from ours. Only the first text may be empty.
     """
     line = line.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     shown = line.decode("utf-8", "replace")
@@ -257,8 +257,8 @@ def readings(line: bytes) -> Iterator[str]:
 def _with_fewer_quotes(shown: str) -> Iterator[list[str]]:
     """Yield the pieces of the line without C-q, and then the pieces without C-q and without C-v.
 
-    Not every shell knows these keys. A terminal that gets its input from ours may keep only C-q to
-    itself.
+    Not every shell knows these keys. A terminal that gets its input from ours may intercept only
+    C-q.
     """
     for unknown in (QUOTES[:1], QUOTES):
         if any(quote in shown for quote in unknown):
@@ -281,8 +281,7 @@ def _edited_by_kernel(line: bytes) -> Iterator[str]:
     Leave out texts that equal the line.
 
     The program that opens the new terminal decides whether the terminal erases whole characters of
-    UTF-8. This program may also keep escape sequences to itself, such as the answers of our
-    terminal.
+    UTF-8. This program may also intercept escape sequences, such as the answers of our terminal.
     """
     pieces = KEY.split(line.decode("utf-8", "surrogateescape"))
     others = "".join(piece for piece in pieces if not piece.startswith("\x1b"))
@@ -297,7 +296,7 @@ def _edited_by_kernel(line: bytes) -> Iterator[str]:
 
 
 def _between_unknown(pieces: Sequence[str]) -> Iterator[str]:
-    """Split the line at unknown keys. Yield each part as readline edits it.
+    """Split the line at unknown keys. Yield each part after readline has edited it.
 
     Each part is a possible line, because an unknown key may drop the text before it.
     """
