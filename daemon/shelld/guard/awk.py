@@ -137,7 +137,7 @@ _PART: Final = re.compile(rf"{_STRING}|[(),>|]", re.S)
 
 
 def _ends_of(text: str, start: int, ends: str) -> Iterator[int]:
-    """Yield the positions of the characters in `ends`, outside of strings and of parentheses."""
+    """Yield each position outside of strings and parentheses that holds a character from `ends`."""
     depth = 0
     for match in _PART.finditer(text, start):
         character = match[0]
@@ -147,7 +147,7 @@ def _ends_of(text: str, start: int, ends: str) -> Iterator[int]:
 
 
 def _value(text: str, values: _Values, shell: Shell) -> str:
-    """Return the value of an expression: the values of its parts, joined.
+    """Return the value of an expression, which joins the values of its parts.
 
     The guard does not follow a call of ``sprintf`` inside another call of ``sprintf``.
     """

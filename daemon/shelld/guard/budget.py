@@ -108,5 +108,5 @@ class Budget:
 
 
 def _shown(text: str) -> str:
-    """Return a short form of a text for a verdict, without lone surrogates."""
+    """Shorten a text that a verdict quotes, and replace lone surrogates."""
     return text[:MAX_SEGMENT].encode("utf-8", "replace").decode()

@@ -1,4 +1,6 @@
-"""Finds the commands that a function always starts, and loops that only start commands or print.
+"""Finds the commands that a function always starts.
+
+Also finds loops that only start commands, and loops that only print.
 
 Pure. The functions walk the syntax tree without recursion, because scripts can nest to any depth.
 """
@@ -17,7 +19,7 @@ _CONDITIONAL: Final = frozenset({"if_statement", "case_statement", "list", "func
 
 
 class Call(NamedTuple):
-    """A command that the body of a function, or a script, always runs.
+    """A command that always runs when a certain function or script runs.
 
     `is_spawned` is true if the command runs in the background or in a pipeline. `times` is 2 if the
     command is in a loop, else 1.

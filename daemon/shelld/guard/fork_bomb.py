@@ -26,10 +26,10 @@ def _multiply(calls: Sequence[Call]) -> bool:
 
 
 def is_fork_bomb_if_called(argv: Sequence[str], calls: Mapping[str, Sequence[Call]]) -> bool:
-    """Return whether a function starts itself several times in parallel, through arguments that are
-    its own name.
+    """Return whether a call that passes a function its own name is a fork bomb.
 
-    An example is a function with the body ``$1 $1 &`` that gets its own name as ``$1``.
+    The function must use this argument to start itself several times in parallel. An example is a
+    function with the body ``$1 $1 &`` that gets its own name as ``$1``.
     """
     name = argv[0]
     own = {f"${{{index}}}" for index, each in enumerate(argv) if index and each == name}

@@ -1,4 +1,4 @@
-"""Finds the commands that git runs because of the arguments of a subcommand. Pure.
+"""Finds the commands that git runs if its subcommand gets certain arguments. Pure.
 
 `speakers` finds the commands in the options that every subcommand has.
 """

@@ -34,7 +34,7 @@ OWN_HOME: Final = "~/."
 
 
 class Commands(NamedTuple):
-    """The effects that the guard finds in the text of code."""
+    """What the code of a program would do, as far as the guard can find out."""
 
     scripts: list[str]
     argvs: list[list[str]]

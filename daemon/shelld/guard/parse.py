@@ -18,7 +18,8 @@ from shelld.process import faults
 
 Node = Any
 
-# The limit in bytes for a short text. The parser takes at most a few milliseconds for a short text.
+# The maximum length of a short text, in bytes. The parser takes at most a few milliseconds for a
+# short text.
 _MAX_SHORT: Final = 1024
 
 # To parse a text, `_LEAST_MEMORY` bytes must be free, and `_MEMORY_PER_BYTE` more for each byte of

@@ -1,4 +1,4 @@
-"""Decides whether a path means the root, a system directory or a disk.
+"""Decides whether a path refers to the root, a system directory or a disk.
 
 Pure, and reads no files. A path can contain the characters of `markers`. For a path that is only
 partly known, use the functions whose names begin with `may_be`. All functions except `normalized`

@@ -1,7 +1,8 @@
 """Finds the trees that programs such as tar(1) and setfacl(1) remove or change.
 
 Pure. The functions take the arguments of a program other than rm(1), chmod(1) and chown(1). The
-functions return operands without change, because `rules` finds out which paths the operands mean.
+functions return operands without change, because `rules` finds out which paths the operands refer
+to.
 """
 
 from __future__ import annotations

@@ -17,7 +17,8 @@ from shelld.guard.vocabulary import ORDERS
 _IDLE: Final = frozenset(
     {"help", "h", "dry-run", "dryrun", "simulate", "version", "test", "no-act", "pretend", "whatif"}
 )
-# The names of options whose value is a file to write. They can also be keys, as with dd(1).
+# The names of options whose value is a file to write. They can also be the keys of operands, as in
+# ``dd of=FILE``.
 _OUTPUTS: Final = frozenset({"o", "output", "out", "outfile", "output-file", "of", "dest"})
 # Options whose value is a disk to write, if the program also gets an image.
 _DEVICES: Final = frozenset({"d", "dest", "dev", "device", "drive", "outdev", "target", "to"})

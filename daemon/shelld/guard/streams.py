@@ -1,5 +1,6 @@
-"""Stores the text that one part of a command writes and another part reads. The text is in files,
-descriptors and coprocesses.
+"""Stores the text that one part of a command writes and another part reads.
+
+The parts exchange the text through files, descriptors and coprocesses.
 
 An input is known text that several commands read one after the other. Unknown content is `UNKNOWN`.
 """
@@ -20,8 +21,8 @@ class Streams(abc.ABC):
     arrays: dict[str, list[str]]
 
     def __init__(self) -> None:
-        # The scripts of ``>(...)`` and of coprocesses. The key is the path to which a command
-        # writes the input of the script.
+        # The scripts of ``>(...)`` and of coprocesses. The keys are the paths to which commands
+        # write the input of these scripts.
         self.consumers: dict[str, str] = {}
         # The contents of files that the command itself has written. The keys are paths. For a
         # descriptor that the command has opened, the path is /dev/fd/N.
