@@ -113,7 +113,7 @@ def _master_of(member: Member, source: Source) -> int | None:
 def _is_readable(pid: int, descriptor: int, source: Source) -> bool:
     """Return whether there is something to read from the master side of a terminal.
 
-    Return False if this cannot be seen.
+    Return False if the daemon cannot find out.
 
     Before the kernel answers that there is nothing to read, it delivers all bytes that are on their
     way.

@@ -168,7 +168,7 @@ def _is_held(proc_dir: str) -> bool:
 
 
 def waits_for_child(pid: int) -> bool:
-    """Return whether a process waits for a child. Return True if this cannot be seen."""
+    """Return whether a process waits for a child. Return True if the daemon cannot find out."""
     try:
         number = read_short_file(f"/proc/{pid}/syscall").split(b" ", 1)[0]
     except OSError:
@@ -304,7 +304,7 @@ def inner_terminal(proc_dir: str, descriptor: int) -> int | None:
 
 
 def written_by(pid: int) -> int:
-    """Return how many bytes the threads of a process have written; -1 if that cannot be seen."""
+    """Return how many bytes the threads of a process have written; -1 if this is unknown."""
     count = 0
     try:
         for thread in os.listdir(f"/proc/{pid}/task")[:_MAX_WRITERS]:

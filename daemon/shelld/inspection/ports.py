@@ -41,7 +41,8 @@ def find(
     """Yield each port on which a command listens. Yield None whenever the caller may pause.
 
     `top` is the command's bash. If `port` is given, only this port counts. A process that cannot be
-    inspected has no ports. If several processes listen on one address, the first process counts.
+    inspected counts as a process without ports. If several processes listen on one address, the
+    first process counts.
 
     `here`: the sockets that listen in the network namespace of the daemon. This function adds the
     other namespaces of the command to `elsewhere`, which must be empty. It maps the inode of each

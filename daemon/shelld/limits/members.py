@@ -44,7 +44,7 @@ def cgroup_limits_of(limits: ResourceLimits) -> Mapping[Kind, int]:
 
 
 class Command(Protocol):
-    """A running command, as the code that watches limits sees it.
+    """A running command, from the point of view of the code that watches limits.
 
     `runner` is the pid of the command's runner. It is None if the pid is unknown or the runner has
     ended.

@@ -54,7 +54,7 @@ def without_escapes(data: bytes, *, is_end: bool) -> list[bytes]:
 
 
 def whole_units(data: bytes) -> int:
-    """Return how many bytes of `data` are whole units. More data may follow."""
+    """Return how many bytes of `data` form whole units. More data may follow."""
     size = len(data) - _unfinished_character(data)
     window = max(0, len(data) - MAX_SEQUENCE_BYTES)
     # Searching for one byte is ten times faster than searching for two bytes.

@@ -112,7 +112,7 @@ class Emulator:
         self._feed(data[start:])
 
     def _probe_length(self, data: bytes, start: int) -> int:
-        """Return how many characters at `start` would move the cursor right by one column each."""
+        """Return how many characters from `start` on would each move the cursor by one column."""
         found = _PRINTABLE.match(data, start, start + self._cols - 1)
         return 0 if found is None else len(found[0])
 

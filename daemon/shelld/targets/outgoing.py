@@ -47,7 +47,7 @@ class Outgoing:
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
         self._loop = asyncio.get_running_loop()
-        # The unsent rest of each message, with its call.
+        # The part of each message that was not sent yet, with the message's call.
         self._unsent: deque[tuple[memoryview, Call | None]] = deque()
         # Whether the event loop calls `_write` when the target can take more, and the timer that
         # calls `_write` after a pause.

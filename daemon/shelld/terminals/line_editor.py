@@ -19,7 +19,7 @@ from shelld_protocol.errors import invalid_params
 MAX_LINE_BYTES: Final = 4_095
 _RETURN: Final = 0x0D
 _NEWLINE: Final = 0x0A
-# Of each part of a line, at most this number of bytes is remembered. The guard examines only texts
+# At most this number of bytes of each part of a line is remembered. The guard examines only texts
 # that are shorter than this.
 MAX_KEPT: Final = 64 * 1024 + 1
 # The bytes of a UTF-8 character after its first byte.

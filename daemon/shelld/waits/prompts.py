@@ -83,7 +83,7 @@ class PromptIdentity(NamedTuple):
         return self._replace(wrote=other.wrote)
 
 
-# The number of members that `has_same_reader` compares.
+# The number of fields that `has_same_reader` compares.
 _CERTAIN: Final = 5
 
 
