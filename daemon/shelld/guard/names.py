@@ -57,8 +57,8 @@ _SPECIAL: Final = {
 
 _FILE: Final = re.compile(r"\s*<(?![<&>(])[ \t]*(?=\S)")
 
-# Bash itself sets these variables. The guard does not know their values, but ``set -u`` does not
-# fail on them.
+# Bash itself sets these variables. The guard does not know their values, and assumes that ``set
+# -u`` accepts them.
 _SET_BY_BASH: Final = re.compile(
     "[@*]|BASH.*|COMP_.*|DIRSTACK|EPOCH.*|FUNCNAME|GROUPS|HIST.*|OPT.*|PATH|PIPESTATUS|PS[0-9]"
     "|SHELLOPTS|SHLVL|SRANDOM|TERM|COLUMNS|LINES|COPROC.*|MAPFILE|READLINE_.*|REPLY|OLDPWD"

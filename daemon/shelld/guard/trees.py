@@ -45,7 +45,7 @@ _OWNER: Final = re.compile(r"\b(\w+)\.\Z")
 _MAX_OWNER: Final = 40
 _METHODS: Final = frozenset({"unlink", "rmdir", "chmod", "lchmod"})
 # If code contains one of these words, it chooses among the files, and the guard does not know which
-# files.
+# files it chooses.
 _CHOOSES: Final = r"\b(?:if|unless|continue|next|match|case)\b"
 # Perl has ``unlink glob "/*"`` and ``unlink </*>``, which remove files without a loop.
 _UNLINKED: Final = (
