@@ -1,9 +1,10 @@
 """Finds out whether a command waits for input, or has been stopped.
 
-The proof comes from the kernel, which shows that a process of the command sleeps until it can read
-from the command's terminal, or from its stdin if that is open. The text of the output proves
-nothing. The kernel does not show everything, for example about programs of another user. In such
-cases, silence and the modes of the terminal can make a wait likely, but can never prove it.
+The proof comes from the kernel: it shows that a process of the command sleeps until it can read the
+command's input. This input is the command's terminal, or its stdin if that is open. The text of the
+output proves nothing. The kernel does not show everything, for example about programs of another
+user. In such cases, silence and the modes of the terminal can make a wait likely, but can never
+prove it.
 
 A program such as script or tmux reads the terminal only to pass the input on. Such a program does
 not count, but the programs behind it do.

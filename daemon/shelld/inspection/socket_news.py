@@ -1,8 +1,8 @@
-"""Notices when a socket begins to listen. All tasks that wait for such sockets share one timer.
+"""Notices when a socket begins to listen. All tasks that watch a network namespace share one timer.
 
-There is one timer for each network namespace. Whenever the timer fires, this module checks which
-sockets listen in the namespace. The timer runs only while a task watches the namespace. This module
-does not find out which process holds a socket. The tasks that this module wakes find that out.
+Whenever the timer fires, this module checks which sockets listen in the namespace. The timer runs
+only while a task watches the namespace. This module does not find out which process holds a socket.
+The tasks that this module wakes find that out.
 """
 
 from __future__ import annotations

@@ -95,14 +95,14 @@ class Subscribers:
         self._kept.pop(subscription, None)
 
     def forget_all(self) -> None:
-        """Forget all subscriptions, because another client has taken the place of the last one."""
+        """Forget all subscriptions, because another client has replaced the previous client."""
         self._kept.clear()
         self._early.clear()
 
     def note_event(self, method: str, params: bytes) -> None:
         """Forget a subscription if this notification is its last event.
 
-        `params` is JSON, as the target has sent it.
+        `params` is the JSON that the target has sent.
 
         Raises msgspec.DecodeError for params of another form.
         """
