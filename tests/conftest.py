@@ -25,7 +25,7 @@ from support import RawDaemon
 
 ROOT = Path(__file__).parents[1]
 
-# Set no Hypothesis deadlines, because other tests run at the same time.
+# Set no Hypothesis deadlines, because tests that run at the same time slow each other down.
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy")
 
@@ -90,8 +90,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Exclude the objects that exist now from every later garbage collection, because they stay for
-    good.
+    """Exclude the present objects, which are never freed, from all later garbage collections.
 
     Otherwise, each collection by a test would scan all imported modules and collected tests.
     """
@@ -123,7 +122,7 @@ def new_daemon() -> Iterator[RawDaemon]:
 
 @pytest.fixture
 def freezer() -> Iterator[Freezer]:
-    """A freezer, which simulates a process in an uninterruptible system call."""
+    """A cgroup freezer, which makes a process behave as in an uninterruptible system call."""
     if not Freezer.is_possible():
         pytest.skip("needs a writable cgroup v1 freezer")
     freezer = Freezer()

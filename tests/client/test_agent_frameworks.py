@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 
 SCRIPTS = Path(__file__).parents[1] / "helpers" / "agents_of"
 FRAMEWORKS = {"openai_agents": "agents", "pydantic_ai": "pydantic_ai"}
-# The answers of the tools to a model whose arguments are no JSON.
+# What the model is told if the arguments in its tool call are not valid JSON.
 REFUSED = {
     "openai_agents": [
         "Error: Invalid value for arguments.timeout: nan is no number in JSON",
@@ -35,7 +35,8 @@ def test_agent_calls_the_tools(name: str) -> None:
     answers = ended.stdout.split("---\n")
     assert answers[0] == "Bash BashOutput KillShell\n"
     for answer in answers[1:3]:
-        # The working directory comes from the context, and the model gets a failure as text.
+        # The command ran in the working directory that the context names, and the failure reached
+        # the model as text.
         assert answer.splitlines()[0] == "/usr"
         assert "Error: Command failed with exit code 3" in answer
         assert "Error: Missing required parameter: command" in answer

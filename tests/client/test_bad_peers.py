@@ -1,4 +1,4 @@
-"""Peers greet like a daemon, then misbehave. Each call, and the exit, returns or raises."""
+"""Peers greet like a daemon, then misbehave. Each call returns or raises, and so does the exit."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ async def test_leaving_a_peer_that_takes_no_signals_returns(
     monkeypatch.setattr("shelld_client.child.BLOCKED_S", 0.1)
 
     def refuse(process: subprocess.Popen[bytes], number: int) -> None:
-        # If the peer runs as another user by then, `send_signal` raises this error.
+        # `send_signal` raises this error if the peer has changed to another user.
         refused.append((process, number))
         raise PermissionError
 

@@ -20,7 +20,7 @@ NAMES = {
     "rpc.discover": "discover",
     "subscribe": "events",
     "unsubscribe": "events",
-    # The clients have no such methods, because leaving a client ends its daemon.
+    # The clients need no such methods, because a client ends its daemon when its `with` block ends.
     "shutdown": "spawn",
     "exit": "spawn",
 }

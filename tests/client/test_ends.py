@@ -24,7 +24,7 @@ from support import Gate, in_threads, is_alive, wait_for
 
 
 class Interposed:
-    """A coroutine that calls `interfere` at its n-th wait."""
+    """A coroutine that calls `interfere` when it waits for the `step`-th time."""
 
     def __init__(self, coroutine: Any, step: int, interfere: Callable[[], object]) -> None:
         self._coroutine = coroutine
@@ -348,6 +348,6 @@ def test_leaving_on_another_event_loop_is_refused(is_running: bool) -> None:
         if is_running:
             event_loop.call_soon_threadsafe(event_loop.stop)
             thread.join()
-        # Only the event loop that watches the pipes can close them.
+        # The client's pipes can be closed only on the event loop that watches them.
         event_loop.run_until_complete(client.__aexit__(None, None, None))
         event_loop.close()

@@ -146,8 +146,7 @@ def test_thread_of_forked_child_can_enter_client() -> None:
             entered.append(own.bash("echo own").stdout)
 
     def work() -> None:
-        # This thread may get the identifier that the thread of the parent's client has in the
-        # parent.
+        # This thread may get the same identifier as the client's thread in the parent.
         thread = threading.Thread(target=enter)
         thread.start()
         thread.join()

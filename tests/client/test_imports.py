@@ -1,4 +1,4 @@
-"""What importing the client library imports."""
+"""Which modules an import of the client library loads."""
 
 from __future__ import annotations
 

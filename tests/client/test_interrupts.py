@@ -98,8 +98,8 @@ def test_a_call_can_be_interrupted_at_every_step(size: int) -> None:
     with Client.spawn(peer(ANSWERING)) as client:
         step = 1
         while interrupted_at(step, lambda: bash(client, size)):
-            # The client is intact. It holds no lock, left no partial message, and mixed up no
-            # answers.
+            # The client is intact: it holds no lock, has sent no partial message, and has mixed up
+            # no answers.
             client.ping()
             step += 1
         assert step > 100
@@ -286,8 +286,8 @@ def enter(block: Any) -> None:
 
 
 def is_interrupted(client: Client, what: str, step: int, *, is_left: bool) -> bool:
-    """Interrupt one step of entering a block, or of leaving it if `is_left`. Return whether
-    entering or leaving has so many steps.
+    """Interrupt one step of entering a block, or of leaving it if `is_left`. Return whether the
+    code has this many steps.
     """
     block = begin(client, what)
     if not is_left:

@@ -39,7 +39,7 @@ async def test_oversized_message_leaves_other_calls(
     args = ["--max-message-bytes", str(LIMIT)]
     command = [sys.executable, "-P", "-m", "shelld"]
     if not is_told:
-        # The limit is inside a script of bash here, where the client does not look for it.
+        # Here, a bash script sets the limit. The client does not look for the limit in scripts.
         command, args = ["/bin/bash", "-c", f"exec {' '.join([*command, *args])}"], []
     gate = Gate(tmp_path / "gate")
     outputs: list[str] = []

@@ -1,4 +1,6 @@
-"""The client knows which request owns a subscription, in every order of begin, answer and end."""
+"""The client knows which request owns a subscription, whatever the order in which requests begin,
+are answered and end.
+"""
 
 from __future__ import annotations
 

@@ -23,12 +23,12 @@ from support import in_threads, is_alive, wait_for
 pytestmark = pytest.mark.timeout(method="thread")
 
 
-# A client runs the code of files whose paths contain one of these texts.
+# Code is traced if the path of its file contains one of these texts.
 TRACED = ("shelld_client", "shelld_protocol", "/threading.py")
 
 
 class Interloper:
-    """This object calls `work` at the n-th interpreter step in the code that a client runs."""
+    """This object calls `work` at the `step`-th interpreter step in traced code."""
 
     def __init__(self, step: int, work: Callable[[], object]) -> None:
         self.steps_left = step
@@ -59,7 +59,7 @@ def test_nested_call_returns_at_every_step(size: int, every: int) -> None:
     with Client.spawn(peer(ANSWERING)) as client:
 
         def call() -> None:
-            # The input of this call has another size than the input of the interrupted call.
+            # The input of this call differs in size from the input of the interrupted call.
             with pytest.raises(ShellError):
                 client.bash("true", stdin="x" * (10_010 - size))
 
@@ -78,7 +78,7 @@ def test_nested_call_returns_at_every_step(size: int, every: int) -> None:
 
 
 def begin(client: Client, kind: str) -> Any:
-    """Return an iterator over the output and the end of a command."""
+    """Return an iterator over a command's output and its end."""
     if kind == "stream":
         return client.stream("echo out")
     if kind == "job":
@@ -124,7 +124,7 @@ def test_nested_iteration_takes_an_item_or_raises_at_every_step(kind: str, every
 
 def in_pump(monkeypatch: pytest.MonkeyPatch, interlopers: list[Interloper]) -> None:
     """When the pump's thread receives its next message, take an interloper from `interlopers`, and
-    trace the thread with it from then on.
+    make it the thread's trace function.
     """
     receive = Link._receive  # pyright: ignore[reportPrivateUsage]
 
@@ -280,8 +280,8 @@ def test_calls_during_entering_fail_or_return() -> None:
 
 
 class CallingHandler(logging.Handler):
-    """This handler holds its lock and makes a call, for each record that does not come from the
-    client.
+    """For each record that does not come from the client, this handler makes a call while it holds
+    its own lock.
     """
 
     def __init__(self) -> None:
@@ -335,8 +335,8 @@ def test_finaliser_in_client_thread_skips_log_handlers(
         interlopers.append(Interloper(1, finalise))
         logging.getLogger("calling").error("x")
     assert refused == ["ping is sent, but nobody can wait here for the answer"]
-    # The finaliser must not wait for the handler's lock, so it logs nothing. A thread that may wait
-    # later logs the message that the finaliser sent.
+    # The finaliser must not wait for the handler's lock, so it logs nothing. The message that it
+    # sent is logged later, by a thread that is allowed to wait.
     assert any(
         '"id":3,"method":"ping","params":{}' in message for message in calling_handler.messages
     )

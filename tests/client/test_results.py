@@ -1,4 +1,4 @@
-"""Results of a daemon that is newer than this client expects, or that reports less."""
+"""Results with more fields than this client knows, from a newer daemon, or with fewer fields."""
 
 from __future__ import annotations
 

@@ -225,7 +225,7 @@ def test_a_program_that_starts_too_late_is_ended(monkeypatch: pytest.MonkeyPatch
 
     def start_late(*args: Any, **options: Any) -> Any:
         # `Popen` waits until a pipe is closed. Another child that was forked at the same moment can
-        # hold this pipe open, so `Popen` can wait as long as this.
+        # hold this pipe open, so `Popen` can take this long.
         assert may_start.wait(20)
         process = popen(*args, **options)
         pids.append(process.pid)

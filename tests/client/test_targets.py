@@ -89,8 +89,9 @@ async def test_added_target_may_ask_for_a_bootstrap(spawn: Spawn) -> None:
         assert (info.bootstrap, info.state) == (True, "unused")
 
 
-# This peer answers the cancellation of `bash` as a daemon does that leaves the command at its
-# target. The peer writes a file when a command has begun, and another one when it is to be killed.
+# This peer answers the cancellation of `bash` like a daemon that has not stopped the command at its
+# target. The peer writes a file when a command has begun, and another file when it is asked to kill
+# the command.
 _LEAVING_PEER = """
 import json, sys
 
@@ -155,7 +156,7 @@ async def test_job_goes_on_if_its_cancelled_start_is_repeated_while_its_target_c
                 pass
         tasks.start_soon(let_connect)
         async with shell.start("sleep 300", **options) as job:
-            # Requests of the cancelled start would come before these.
+            # If the cancelled start had sent requests, they would arrive before these.
             for _ in range(3):
                 await shell.bash("true", target="box", session=None)
             assert (await job.output()).is_running

@@ -23,7 +23,8 @@ LIMITS = ["EMFILE", "ENFILE", "ENOMEM"]
 ODD = ["EACCES", "EPERM", "EIO", "ESRCH", "ENOENT"]
 OURS = ["MemoryError", "RecursionError", "ValueError"]
 
-# Each row has a process, the function that fails in it, and the errors that the function raises.
+# Each row names a process, a function that fails in this process, and the errors that the function
+# raises.
 TABLE: list[tuple[str, str, list[str]]] = [
     ("keeper", "os.fork", ["EAGAIN", "ENOMEM", *OURS]),
     ("keeper", "os.waitpid", ["EINTR", *OURS]),
@@ -144,8 +145,9 @@ def test_a_failing_call_costs_at_most_its_command(
         for failure in failures:
             arm(directory, function, failure)
             for _ in range(5):
-                # A helper may call the function only for a process that has not ended yet. Whether
-                # it does depends on the timing, so try several times.
+                # The keeper and the runner call some functions only for a process that has not
+                # ended yet. Whether such a process exists depends on the timing, so try several
+                # times.
                 if not (directory / "fired").exists():
                     use_everything(daemon, directory)
             assert (directory / "fired").exists(), f"nothing has called {function}"
@@ -155,7 +157,7 @@ def test_a_failing_call_costs_at_most_its_command(
             listed = daemon.call("list_shells")["shells"]
             assert not [shell for shell in listed if shell["isRunning"] or shell["leftover"]]
     except BaseException:
-        # The next test needs a daemon without traces of this test.
+        # This test may have damaged the daemon, so give the next test a new one.
         for name in ("armed", "fired"):
             (directory / name).unlink(missing_ok=True)
         failing.shared.close()
@@ -196,7 +198,7 @@ def test_keeper_failing_after_wakeup_checks_children_again(tmp_path: Path) -> No
         (keeper,) = children(daemon.pid)
         (runner,) = [pid for pid in children(keeper) if shell["pid"] in children(pid)]
         arm(tmp_path, reap, "ValueError")
-        # The death of the runner wakes the keeper only once. `_reap` fails at this one time.
+        # The death of the runner wakes the keeper only once, and `_reap` fails this once.
         os.kill(runner, signal.SIGKILL)
         wait_for((tmp_path / "fired").exists, "the failure")
         wait_for_end = {"bash_id": shell["bash_id"], "wait": 60_000, "until": "exit"}

@@ -1,4 +1,6 @@
-"""Lower the limits of the daemon's helpers while they run, and then raise them again."""
+"""Lower the resource limits of the keeper and the runners while they run, then raise these limits
+again.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ MECHANISMS = pytest.mark.parametrize("mechanism", ["cgroup", "subreaper", "proce
 
 @contextlib.contextmanager
 def no_more_descriptors(*pids: int) -> Generator[None]:
-    """During the block, keep processes from opening further files and sockets."""
+    """While the `with` block runs, keep processes from opening more files and sockets."""
     before = {pid: resource.prlimit(pid, resource.RLIMIT_NOFILE) for pid in pids}
     for pid in pids:
         resource.prlimit(pid, resource.RLIMIT_NOFILE, (3, before[pid][1]))

@@ -109,7 +109,8 @@ def described(pids: set[int]) -> str:
     return subprocess.run(listing, capture_output=True, text=True, check=False).stdout
 
 
-# With a cgroup per runner, `make test` runs only the shapes for which the cgroup matters.
+# If each runner has a cgroup, `make test` tries only the shapes for which the cgroup makes a
+# difference.
 SHAPES_FOR_CGROUPS = {
     "comet",
     "sixteen comets",
@@ -166,7 +167,7 @@ def scene(shape: str, mechanism: str, tmp_path: Path) -> Iterator[Scene]:
     os.mkfifo(tmp_path / "fifo")
     command = command_of(hiding, witness=witness.path, beat=heartbeat.path, fifo=tmp_path / "fifo")
     cgroup = Cgroup() if Cgroup.is_possible() else None
-    # Only with the mechanism "subreaper", the commands run in spare shells.
+    # The commands run in spare shells only with the mechanism "subreaper".
     has_spares = mechanism == "subreaper"
     has_terminal = mechanism == "terminal"
     containment = "cgroup" if mechanism == "cgroup" else "subreaper"
@@ -200,7 +201,7 @@ def end_by_kill_shell(scene: Scene) -> None:
 
 
 def end_by_kill_of_leftovers(scene: Scene) -> None:
-    # First bash ends. Then the test kills the leftover processes.
+    # The test first ends bash, then kills the leftover processes.
     bash_id = scene.start()
     os.kill(scene.pid_of(bash_id), signal.SIGKILL)
     read = scene.daemon.call("bash_output", {"bash_id": bash_id, "wait": 60_000, "until": "exit"})
@@ -210,9 +211,9 @@ def end_by_kill_of_leftovers(scene: Scene) -> None:
 
 
 def end_by_timeout(scene: Scene) -> None:
-    # The shape must have hidden before the timeout. On a busy machine, a shape of many processes
-    # takes seconds to hide, so try again with more time. The first timeout is short, because comets
-    # use the processors until it has passed.
+    # The processes of the shape must be hidden before the timeout. On a busy machine, many
+    # processes take seconds to hide, so try again with more time. The first timeout is short,
+    # because comets keep the processors busy until the timeout.
     for timeout_ms in (2_000, 16_000):
         params = {"command": scene.command, "tty": scene.has_terminal, "timeout": timeout_ms}
         request_id = scene.daemon.request("bash", params)
@@ -311,7 +312,8 @@ def end_with_the_keeper_of_the_sandbox(scene: Scene) -> None:
 
 
 def end_by_kill_shell_after_sigkill_of_bubblewrap(scene: Scene) -> None:
-    # Once the sandbox is complete, bubblewrap only waits for the end of the sandbox.
+    # Once bubblewrap has set up the sandbox, it only waits until the sandbox ends, so the command
+    # outlives bubblewrap.
     bash_id = scene.start()
     bubblewrap = helpers_of(scene.pid_of(bash_id))[2]
     os.kill(bubblewrap, signal.SIGKILL)

@@ -17,7 +17,7 @@ EAT = f"{sys.executable} -S -c 'bytearray({4 * LIMIT})'"
 
 
 class MemoryCgroup:
-    """A throw-away cgroup with a limit: v1 or v2, whichever has the memory controller."""
+    """A throw-away cgroup with a memory limit: v1 or v2, whichever has the memory controller."""
 
     def __init__(self, parent: Path, limit_file: str) -> None:
         self.path = parent / f"shelld-test-{os.getpid()}"
@@ -69,9 +69,9 @@ def test_oom_killed_command_has_reason_oom(
     assert (result["status"], result["reason"]) == ("failed", "oom")
     read = limited.call("bash_output", {"bash_id": result["bash_id"]})
     assert read["reason"] == "oom"
-    # If a command survives an OOM kill and ends by itself, its result does not have this reason.
+    # If bash survives an OOM kill and ends by itself, the result does not have this reason.
     assert "reason" not in limited.bash(f"{EAT}; exit 3")
-    # An OOM kill before a command does not count for that command.
+    # An OOM kill during an earlier command is not the reason for the end of this command.
     assert "reason" not in limited.bash("kill -9 $$")
     assert limited.bash("echo next")["stdout"] == "next\n"
 

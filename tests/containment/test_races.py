@@ -1,4 +1,7 @@
-"""Several events hit a command at one moment. It has one outcome, and all answers agree."""
+"""Several events hit a command at the same moment.
+
+The command has one outcome, and all answers agree on this outcome.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ keeper=$(cut -d' ' -f4 /proc/$PPID/stat)
 grep -qx shelld-keeper /proc/$keeper/comm && kill -9 $keeper
 kill -9 $PPID; sleep 300
 """
-# This many rounds run at the same time.
+# The number of rounds that run at the same time.
 AT_ONCE = 20
 ENDED = {"completed", "failed", "killed", "timeout"}
 
@@ -59,7 +62,8 @@ class Holdings:
         # Let the daemon create the objects that it keeps for later commands.
         daemon.bash("true", tty=True)
         self._end_session()
-        # The thread that watches for held pipes opens its files soon after the first command.
+        # The thread that watches for pipes that are held open opens its files soon after the first
+        # command.
         wait_for(lambda: "syscall" in descriptors_of(daemon.pid))
         (self._keeper,) = children(daemon.pid)
         self._before = {pid: descriptors_of(pid) for pid in (daemon.pid, self._keeper)}

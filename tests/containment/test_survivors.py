@@ -69,18 +69,18 @@ def test_survivor_holds_up_no_command_whose_runner_dies_before_its_start(freezer
         _, stuck = start_two_sleeps(daemon)
         (keeper,) = children(daemon.pid)
         (busy,) = [pid for pid in children(keeper) if stuck in descendants(pid)]
-        # The runner of this command waits for the next command.
+        # When this command has ended, its runner is idle and waits for the next command.
         daemon.bash("true", session=None)
         with freezer.holding(stuck):
-            # The keeper would continue a stopped runner.
+            # Freeze the keeper, because it would send SIGCONT to a stopped runner.
             with other_freezer.frozen(keeper):
                 idle = [pid for pid in children(keeper) if pid != busy]
                 for runner in idle:
                     os.kill(runner, signal.SIGSTOP)
                 request = daemon.request("bash", {"command": "echo hi", "session": None})
                 wait_for(lambda: len(daemon.call("list_shells")["shells"]) == 3, "the command")
-                # The keeper then finds all runners dead at once, so the survivor of one command may
-                # belong to the other.
+                # When the keeper runs again, it finds all runners dead at once. It cannot tell
+                # which of the two commands the survivor belongs to.
                 for runner in (busy, *idle):
                     os.kill(runner, signal.SIGKILL)
             result = daemon.answer(request)["result"]
@@ -281,8 +281,8 @@ def test_shortage_of_processes_is_reported_and_leaves_nothing(
         assert others.stdout.readline() == b"full\n"
 
         def are_refused(count: int) -> bool:
-            """Run `count` commands at once; return whether the daemon refuses all of them. If a
-            thread of the daemon has ended, there is room for one command.
+            """Run `count` commands at once; return whether the daemon refuses all of them. The
+            daemon can accept one command if one of its own threads has ended.
             """
             params = {"command": "true", "run_in_background": background}
             asked = [daemon.request("bash", params) for _ in range(count)]

@@ -34,7 +34,7 @@ def user(tmp_path: Path) -> Generator[Lasting]:
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Generator[Lasting]:
-    """A user for several tests, which share one daemon and leave this daemon as it was."""
+    """A user whose daemon several tests share. No test changes the daemon for the next one."""
     with lasting_user(tmp_path_factory.mktemp("runtime")) as user:
         with user.attach() as client:
             assert client.call("ping") == {}
@@ -250,8 +250,8 @@ def test_next_client_gets_events_of_a_target_only_if_it_continues_them(user: Las
         names = [first.call("subscribe", follow)["subscription"] for _ in range(2)]
         kill_attach(first)
     with user.attach() as second:
-        # The ids of requests begin anew, so an event of an earlier request could reach the reader
-        # of another one.
+        # The second client uses the same request ids again, so an event for an earlier request
+        # could reach the wrong reader.
         job = second.bash("true", target="box", session=None, notify=["exit"])
         second.call("list_shells", {"target": "box"})
         assert second.receive()["params"]["subscription"] == job["subscription"]
@@ -345,8 +345,8 @@ def test_attach_killed_before_joining_keeps_nobody_out(shared: Lasting) -> None:
         connection.connect(str(shared.socket_of()))
         send(connection, hello, (reader, writer))
     os.kill(pid, signal.SIGCONT)
-    # The daemon counts the process that wanted to attach as killed, although the test still holds
-    # the streams of this process open.
+    # The daemon treats the process that wanted to attach as killed, although the test still holds
+    # this process's streams open.
     with shared.attach() as second:
         assert daemon_pid(second) == pid
     os.close(reader)

@@ -119,7 +119,7 @@ def test_daemon_without_descriptors_ends_after_its_linger(user: Lasting) -> None
     with user.attach("--linger", "0") as client:
         pid = daemon_pid(client)
         resource.prlimit(pid, resource.RLIMIT_NOFILE, (3, hard))
-        # Nobody can accept this connection.
+        # The daemon has no descriptor left with which it could accept this connection.
         user.connect().close()
     wait_for_end(pid)
     assert not user.directory.exists()

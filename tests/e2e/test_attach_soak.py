@@ -27,7 +27,7 @@ def user(tmp_path: Path) -> Generator[Lasting]:
 
 
 class Size(NamedTuple):
-    """The resources of a daemon that could grow."""
+    """How much of each resource a daemon uses. The use could grow with each client."""
 
     threads: int
     processes: int

@@ -177,7 +177,7 @@ def test_ended_leftover_leaves_the_list(new_daemon: RawDaemon, tmp_path: Path) -
     result = new_daemon.bash(f"cat {gate} & disown; setsid cat {gate} & echo x")
     assert len(result["leftover"]) == 2
 
-    # Each opening of the gate releases the processes that wait for it.
+    # Each time the test opens the gate, the processes that wait for it continue.
     def gone() -> bool:
         with contextlib.suppress(OSError):
             os.close(os.open(gate, os.O_WRONLY | os.O_NONBLOCK))

@@ -211,7 +211,7 @@ def test_filter_judges_pieces_of_overlong_line(daemon: RawDaemon) -> None:
 
     assert pieces("^begin", 60) == [line[:60], ""]
     assert pieces("^0", 60) == ["", line[60:]]
-    # If `max_bytes` has room for the whole line, the filter judges the line as a whole.
+    # If the whole line fits into `max_bytes`, the filter checks the line as a whole.
     assert read(daemon, bash_id, filter="^begin0+$", max_bytes=101)["stdout"] == line
 
 
@@ -329,7 +329,7 @@ def test_filtered_wait_leaves_other_readers_position(new_daemon: RawDaemon, tmp_
     gate = Gate(tmp_path / "gate")
     bash_id = new_daemon.background(f"printf 'unfinished'; {gate.wait}; echo; sleep 300")
     wait_for(lambda: new_daemon.call("list_shells")["shells"][0]["unreadBytes"] == 10, "the output")
-    # The second read comes before the time of the first one is over.
+    # The second read arrives while the first one still waits.
     waiting, reading = new_daemon.request_together(
         ("bash_output", {"bash_id": bash_id, "wait": 300, "filter": "x"}),
         ("bash_output", {"bash_id": bash_id}),

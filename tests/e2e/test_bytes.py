@@ -1,4 +1,5 @@
-"""Input and output keep bytes that are no text, and merged streams keep their order."""
+"""Input and output preserve bytes that are not valid text, and merged streams preserve their order.
+"""
 
 from __future__ import annotations
 

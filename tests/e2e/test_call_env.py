@@ -86,7 +86,7 @@ def test_env_of_call_ends_with_its_command(daemon: RawDaemon, session: str, call
     look = f"declare -p {call.names} 2>/dev/null; echo $X$Y"
     daemon.bash(call.before, session=session)
     first = daemon.bash(look, session=session)["stdout"]
-    # The first command possibly writes no state. The second writes the old state, and the third
+    # The first command may write no session state. The second writes the old state, and the third
     # writes a changed state.
     for start, end in (("", ""), (":; ", "; :"), ("Y=; ", "")):
         result = daemon.bash(f"{start}{call.command}{end}", session=session, env=call.env)
@@ -215,7 +215,7 @@ def test_functions_of_call_end_with_their_command(
         value_of_x = command[2] if command.startswith("x=") else "1"
         assert shown["stderr"] == ""
         if name == "f" or " f" not in command:
-            # In the other cases, the command itself has changed a function of the session.
+            # In all other cases, the command itself has changed one of the session's functions.
             assert shown["stdout"] == before.removesuffix("\n") + value_of_x + "\n"
 
 

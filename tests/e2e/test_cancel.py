@@ -1,4 +1,4 @@
-"""The three dialects of cancellation, and their races."""
+"""The three ways to cancel a request, and their races with output and with the end of a command."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def test_cancelled_read_takes_no_output(
             read = new_daemon.request("call_tool", {"name": "BashOutput", "arguments": params})
         else:
             read = new_daemon.request("bash_output", params)
-        # The requests before this one wait by now.
+        # When this ping is answered, the daemon is already handling the requests before it.
         new_daemon.call("ping")
         with stopped(new_daemon.pid):
             # The daemon learns of the cancellation and of the output at the same time.
@@ -178,7 +178,8 @@ def test_cancelled_read_takes_no_output(
             new_daemon.notify("notifications/cancelled", {"requestId": read})
         assert new_daemon.call("bash_output", {**params, "stdout_offset": 0})["stdout"] == "out\n"
         unread = new_daemon.call("bash_output", {"bash_id": bash_id})["stdout"]
-        # If the read was over before the cancellation arrived, its answer has the output.
+        # If the read had ended before the cancellation arrived, the read's answer contains the
+        # output.
         assert unread == ("" if was_answered(new_daemon, read) else "out\n")
 
 

@@ -1,4 +1,4 @@
-"""``shelld completion`` prints scripts, with which the shells themselves complete words."""
+"""``shelld completion`` prints scripts with which bash, zsh and other shells complete words."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_bash_completes(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> No
     # Bash splits --guard=st and --guard= into these words.
     assert complete_in_bash(script, "--guard", "=", "st") == ["strict"]
     assert complete_in_bash(script, "--guard", "=") == ["block", "strict", "warn", "off"]
-    # The options after `--` are options of the daemon, so the script offers these again.
+    # The options after `--` belong to the daemon, so the script again offers the daemon's options.
     assert "--guard" in complete_in_bash(script, "mcp-config", "zed", "--", "--gu")
     (tmp_path / "rules.toml").touch()
     (tmp_path / "folder").mkdir()

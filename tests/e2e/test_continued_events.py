@@ -1,4 +1,4 @@
-"""A subscription that is continued gets its events again."""
+"""When a client continues a subscription, the client gets its events again."""
 
 from __future__ import annotations
 
@@ -79,7 +79,8 @@ def test_continued_subscription_without_exit_tells_its_end(
     *found, over = events_to(events, "over")
     assert [each["method"] for each in found] == ["output"] * ("output" in names)
     assert over == {"method": "over", "subscription": name, "requestId": request}
-    # The answer to a later `subscribe` reports the end itself, so no `over` event follows.
+    # The answer to a later `subscribe` says that the subscription is over, so no `over` event
+    # follows.
     again = events.call("subscribe", {"subscription": name, "from_seq": 0})
     assert (again["isOver"], again["seq"]) == (True, len(found))
     repeated = [next_event(events) for _ in found]

@@ -1,4 +1,4 @@
-"""Commands see and do the same as in ``bash -c``, without a session and in a session."""
+"""Commands behave and see the same as in ``bash -c``, with and without a session."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def home(environment: dict[str, str]) -> Path:
 def running_daemon(
     spare_shells: int, environment: dict[str, str], home: Path
 ) -> Generator[RawDaemon]:
-    """Run a daemon for the block. At the end, check that the daemon has used spare shells, or has
-    used none if `spare_shells` is 0.
+    """Run a daemon while the `with` block runs. At the end, check that the daemon has used spare
+    shells, or has used none if `spare_shells` is 0.
     """
     with raw_daemon("--spare-shells", str(spare_shells), env=environment, cwd=home) as daemon:
         daemon.bash("true", session=None)
@@ -65,7 +65,10 @@ def daemon_without_spares(environment: dict[str, str], home: Path) -> Iterator[R
 
 @pytest.fixture(scope="module", autouse=True)
 def no_signal_is_ignored() -> Iterator[None]:
-    """Keep plain bash from ignoring signals that a test run in the background ignores."""
+    """If these tests run in the background, they ignore some signals.
+
+    Keep plain bash from ignoring these signals, too.
+    """
     ignored = [
         number
         for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)
@@ -136,7 +139,7 @@ def assert_same_as_bash(
     assert by_daemon(daemon, command, None) == expected
     if command in EXPECTED_DIFFERENCES:
         return
-    # One session has nothing to remember, and the other remembers a variable.
+    # One session has no state to restore, and the other restores a variable.
     new, used = f"new: {command}", f"used: {command}"
     try:
         daemon.bash("true", session=new)

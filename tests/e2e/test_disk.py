@@ -1,4 +1,7 @@
-"""Output when the disk is full, limited or gone, and the protection of output from other users."""
+"""What happens to output when the disk is full, has a limit or is missing.
+
+Other users cannot read the output.
+"""
 
 from __future__ import annotations
 
@@ -50,8 +53,8 @@ def test_full_disk_loses_output_only(small_disk: Path) -> None:
         bash_id = daemon.background(records(total))
         wait_for_end(daemon, bash_id)
         kept, dropped = check_all(daemon, bash_id, total)
-        # The daemon keeps output in memory, and as much as fits on the disk. Up to one block of the
-        # disk may stay unused.
+        # The daemon keeps some output in memory, and as much output on the disk as fits there. Up
+        # to one block of the disk may stay unused.
         assert kept + dropped == total
         assert 900_000 < kept < 1_200_000
 
@@ -133,7 +136,7 @@ def test_vanished_spool_is_reported_and_counted(tmp_path: Path) -> None:
         )
         os.truncate(spool_of(daemon), 0)
         kept, dropped = check_all(daemon, bash_id, total)
-        # Only the output in memory is left.
+        # Only the output that the daemon keeps in memory is left.
         assert (kept, dropped) == (total % 65_536, total - total % 65_536)
         assert read(daemon, bash_id)["spoolError"] == "EIO"
 

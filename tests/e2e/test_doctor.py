@@ -186,8 +186,8 @@ def test_doctor_refuses_bad_arguments(arguments: list[str]) -> None:
 
 IN_SESSION = "0::/user.slice/user-1000.slice/session-3.scope\n"
 UNDER_MANAGER = f"0::/user.slice/user-1.slice/user@{os.getuid()}.service/app.slice/term.scope\n"
-# With these settings, logind kills everybody's processes. Because no user is excluded, it also
-# kills the processes of root.
+# With these settings, logind kills each user's processes when the user logs out. Because no user is
+# excluded, it also kills the processes of root.
 KILLED = "[Login]\nKillUserProcesses=yes\nKillExcludeUsers=\n"
 ETC, LIB = "etc/systemd/logind.conf", "usr/lib/systemd/logind.conf"
 

@@ -50,7 +50,8 @@ def test_commands_of_a_session_do_not_see_removed_variables(
 ) -> None:
     answer = configure(daemon, session, remove=["*_TOKEN"])
     assert answer == {"session": session, "removed": ["GITHUB_TOKEN"]}
-    # The commands come in a row, so spare shells run some of them. Each command changes the state.
+    # The commands follow each other without a pause, so spare shells run some of them. Each command
+    # changes the session's state.
     for number in range(6):
         look = f"x={number}; env; tr '\\0' '\\n' < /proc/$$/environ; set; bash -c env"
         result = daemon.bash(look, session=session)
@@ -82,7 +83,7 @@ def test_session_can_set_a_removed_variable(daemon: RawDaemon, session: str) -> 
 
 def test_rules_hold_until_the_session_is_closed(daemon: RawDaemon, session: str) -> None:
     configure(daemon, session, remove=["CI"])
-    # Until the first command, the rules can be replaced.
+    # The rules can be replaced until the session has run its first command.
     assert configure(daemon, session, remove=["*_TOKEN"])["removed"] == ["GITHUB_TOKEN"]
     daemon.bash("true", session=session)
     daemon.call("close_session", {"session": session})

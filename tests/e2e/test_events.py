@@ -144,7 +144,7 @@ def test_subscription_to_a_session_gets_events_of_all_its_shells(
 
 @pytest.fixture
 def rare() -> Generator[RawDaemon]:
-    """A daemon whose default interval never passes."""
+    """A daemon whose default interval is longer than any test."""
     constants = {"shelld.methods.events.DEFAULT_INTERVAL_MS": 3_600_000}
     with raw_daemon(command=altered_daemon(constants)) as daemon:
         yield daemon
@@ -270,8 +270,8 @@ def test_second_question_is_reported_although_the_first_is_open(events: RawDaemo
 
 @pytest.mark.slow
 def test_ports_follow_the_output_before_them(events: RawDaemon) -> None:
-    # The first output is sent at once. The second output would wait if no other event came after
-    # it.
+    # The first output is sent at once. The second output would wait for the interval if no other
+    # event followed.
     subscribe(events, "output", "listening", interval_ms=5_000)
     bash_id = events.background(f"echo one; read; echo two; {SERVER}", open_stdin=True)
     found = events_to(events, "output")
@@ -363,11 +363,12 @@ def test_notify_of_a_foreground_command_comes_before_its_answer(
 
 def test_command_starts_although_its_events_end_meanwhile(events: RawDaemon) -> None:
     before = subscribe(events, "exit").removeprefix("sub_")
-    # The names of one daemon end with the same eight characters.
+    # The names of all subscriptions of a daemon end with the same eight characters.
     name = f"sub_{int(before[:-8]) + 1}{before[-8:]}"
     params = {"command": "true", "run_in_background": True, "notify": ["output", "exit"]}
     start = {"jsonrpc": "2.0", "id": "start", "method": "bash", "params": params}
-    # The name of the next subscription is predictable. The daemon reads both requests at once.
+    # The test can predict the name of the next subscription. The daemon reads both requests at
+    # once.
     end = {"method": "unsubscribe", "params": {"subscription": name}}
     lines = [json.dumps(each).encode() + b"\n" for each in (start, {"jsonrpc": "2.0", **end})]
     events.send_raw(b"".join(lines))
@@ -383,7 +384,7 @@ def test_notify_of_a_command_that_cannot_start_leaves_no_subscription(events: Ra
         params = {"command": "true", "cwd": "/nonexistent", "notify": ["exit"]}
         assert events.fail("bash", params)["data"]["kind"] == "spawn_failed"
     name = events.bash("true", notify=["exit"])["subscription"]
-    # The names of one daemon end with the same eight characters.
+    # The names of all subscriptions of a daemon end with the same eight characters.
     error = events.fail("subscribe", {"subscription": f"sub_1{name[-8:]}"})
     assert error["data"]["parameter"] == "subscription"
 

@@ -13,8 +13,9 @@ read -r line < "$1"
 echo "$1 2"
 """
 
-# This script writes more output than an editor gets without reading, makes a file, and waits. Then
-# it does all of this again. Each time, the terminal gets 6,000,000 bytes, in lines of three bytes.
+# This script writes more output than the daemon sends to an editor that does not read, makes a
+# file, and waits. Then it does all of this again. Each time, the script writes 6,000,000 bytes to
+# the terminal, in lines of three bytes.
 FLOOD = """
 cd "$(dirname "$0")"
 yes | head -c 4000000

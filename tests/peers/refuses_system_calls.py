@@ -1,7 +1,8 @@
 """Run a program for which the kernel refuses some system calls, as in a container.
 
-``python3 refuses_system_calls.py WHAT PROGRAM ...``: WHAT is "userns" (no new user namespace, as
-the default of Docker) or "seccomp" (no further filter).
+``python3 refuses_system_calls.py WHAT PROGRAM ...``: If WHAT is "userns", the kernel refuses new
+user namespaces, as Docker does by default. If WHAT is "seccomp", the kernel refuses to install
+another seccomp filter.
 """
 
 from __future__ import annotations

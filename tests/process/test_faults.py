@@ -111,7 +111,8 @@ def test_shortage_has_a_prepared_answer_if_memory_is_short(monkeypatch: pytest.M
         with pytest.raises(RpcError) as raised:
             raise answer
         tracebacks.append(len(raised.traceback))
-    # The prepared answer must not keep the frames of every request that it has ended.
+    # The prepared answer must not keep the stack frames of each request that failed with this
+    # answer.
     assert tracebacks[0] == tracebacks[1]
 
 

@@ -18,7 +18,10 @@ pytestmark = pytest.mark.skipif(not proc_is_usable(), reason="needs /proc")
 
 @contextmanager
 def connected(port: int) -> Generator[subprocess.Popen[bytes]]:
-    """Run a process below two others, as below a keeper and a runner. It holds a connection."""
+    """Run a process that holds a connection.
+
+    It is a grandchild of the first process, as a command is of the keeper.
+    """
     client = f"exec 3<>/dev/tcp/127.0.0.1/{port}; read"
     command = ["bash", "-c", f'bash -c "bash -c \'bash -c \\"{client}\\"; :\'; :"; :']
     with subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True) as first:

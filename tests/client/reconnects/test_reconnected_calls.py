@@ -145,7 +145,7 @@ async def test_client_does_not_join_a_new_daemon_of_the_same_name(
         lose_connection(shell)
         await has_lost_connection(shell)
         assert user.run("stop", "work").returncode == 0
-        # Another client starts a new daemon, and leaves it.
+        # Another client starts a new daemon, and disconnects.
         with user.attach("--name", "work") as other:
             other.call("ping")
         wait_for(lambda: user.list()[0]["client"] is None)
@@ -188,8 +188,8 @@ async def test_client_that_does_not_reconnect_fails_as_before(
 
 
 def go_through(shell: Shell, script: str) -> None:
-    """Make the client attach again through a script of sh. The script's arguments are the usual
-    command line.
+    """Make the client attach again through an sh script. The script gets, as its arguments, the
+    command that the client would run otherwise.
     """
     reconnect = vars(client_of(shell))["_reconnect"]
     reconnect.command = ["/bin/sh", "-c", script, "sh", *reconnect.command]

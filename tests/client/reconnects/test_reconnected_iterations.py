@@ -117,7 +117,7 @@ async def test_iteration_over_a_job_goes_on(attached: Attached) -> None:
 
 
 async def has_sent_prompt(shell: Shell, bash_id: str) -> None:
-    """Wait until earlier subscriptions have sent the present prompt of a shell."""
+    """Wait until earlier subscriptions have sent a shell's current prompt."""
     for _ in range(2):
         # When this subscription has sent the prompt, an earlier one has done so, too.
         async with shell.events(bash_id=bash_id, events=["prompt"]) as others:
@@ -188,7 +188,7 @@ async def test_subscription_of_a_job_begins_once_although_its_answer_was_lost(
     async with attached() as shell, shell.start("echo one; sleep 300") as job:
         await lose_answer(shell, job.__anext__)
         async with shell.events(events=["exit"]) as events:
-            # After the number of the subscription, a name has a mark of eight characters.
+            # The name of a subscription ends with its number and eight more characters.
             assert events.subscription[:-8] == "sub_2"
 
 
@@ -381,7 +381,7 @@ async def test_subscription_begins_once_although_its_answer_was_lost(attached: A
         await shell.bash("exit 3")
         assert (await anext(events)).exit_code == 3
         async with shell.events(events=["exit"]) as other:
-            # After the number of the subscription, a name has a mark of eight characters.
+            # The name of a subscription ends with its number and eight more characters.
             assert [each.subscription[:-8] for each in (events, other)] == ["sub_1", "sub_2"]
         await events.__aexit__(None, None, None)
 
@@ -527,7 +527,7 @@ async def test_cancelled_repeat_of_events_leaves_no_subscription_behind(
     async with attached() as shell:
         await cancel_lost_call(shell, shell.events(events=["exit"]).__aenter__)
         async with shell.events(events=["exit"]) as events:
-            # After the number of the subscription, a name has a mark of eight characters.
+            # The name of a subscription ends with its number and eight more characters.
             mark = events.subscription[-8:]
         assert not await has_subscription(shell, f"sub_1{mark}")
 
