@@ -1,4 +1,4 @@
-"""``shelld completion`` prints scripts with which bash, zsh and other shells complete words."""
+"""``shelld completion`` prints scripts with which bash, zsh and fish complete words."""
 
 from __future__ import annotations
 

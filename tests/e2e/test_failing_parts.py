@@ -103,7 +103,8 @@ def test_sandbox_ends_although_one_step_of_its_end_fails(function: str, places: 
         bubblewraps = running_below(daemon.pid, "bwrap\0")
         descriptors = descriptors_of(daemon.pid)
         for text in ("two", "three"):
-            # The replaced file makes the sandbox outdated, and the next command gets another one.
+            # When the file is replaced, the sandbox becomes outdated, so the next command gets a
+            # new sandbox.
             new.write_text(text)
             os.replace(new, denied)
             daemon.request("bash", {"command": "true", **box})

@@ -1,5 +1,5 @@
-"""The guard in a real daemon. No dangerous command here runs. The guard refuses each command, or
-only judges it.
+"""The guard in a real daemon. No dangerous command runs here, because the guard refuses the command
+or the test only asks for the guard's verdict.
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ def test_guard_knows_session_variables(daemon: RawDaemon) -> None:
 
 def test_command_is_judged_again_if_its_session_was_closed(daemon: RawDaemon) -> None:
     daemon.bash("dd() { :; }", session="closed")
-    # The guard needs a thread for a command of this length, so the daemon closes the session first.
+    # The guard judges a command of this length in a thread. The daemon closes the session before
+    # the thread is done.
     slow = f"dd if=/nonexistent of={NO_DISK}; : {'x y ' * 50_000}"
     judged = daemon.request("bash", {"command": slow, "session": "closed"})
     daemon.call("close_session", {"session": "closed"})
@@ -217,7 +218,7 @@ def test_explain_command_reports_verdict_and_trace(daemon: RawDaemon) -> None:
     params = {"command": "rm -rf $D", "env": {"D": "/"}, "session": None, "cwd": "/tmp"}
     assert daemon.call("explain_command", params)["rule"] == "rm-root"
     assert daemon.fail("explain_command", {"command": ""})["code"] == -32602
-    # No other session has been used.
+    # Explaining a command has created no session.
     assert [each["session"] for each in daemon.call("list_sessions")["sessions"]] == ["main"]
 
 

@@ -46,7 +46,8 @@ def test_foreground_call_is_handed_over(daemon: RawDaemon, tmp_path: Path, name:
 
 
 def test_result_says_that_the_state_of_a_handed_over_command_is_lost(daemon: RawDaemon) -> None:
-    # Some of the commands end before the answer, so they have the result of a foreground command.
+    # Some of the commands end before the daemon answers, so the answer is the result of a
+    # foreground command.
     for number in range(50):
         command = {"command": f"x={number}", "session": "handed over"}
         with stopped(daemon.pid):
@@ -64,7 +65,8 @@ def test_result_says_that_the_state_of_a_handed_over_command_is_lost(daemon: Raw
 @pytest.mark.slow
 def test_command_continues_without_its_limits(daemon: RawDaemon) -> None:
     params = {"command": "sleep 3; echo end", "timeout": 1_000, "idle_timeout": 1_000}
-    # The daemon reads both requests at once, so the limits cannot be over before the second one.
+    # The daemon reads both requests at once, so it handles `background` before the time limits have
+    # passed.
     messages = (
         {"jsonrpc": "2.0", "id": "limited", "method": "bash", "params": params},
         {"jsonrpc": "2.0", "id": 0, "method": "background", "params": {"request_id": "limited"}},
@@ -341,7 +343,7 @@ def test_unknown_value_of_on_prompt_is_invalid(daemon: RawDaemon) -> None:
 
 @pytest.mark.slow
 def test_hand_over_ends_the_watch_for_prompts(daemon: RawDaemon, tmp_path: Path) -> None:
-    # The command comes to its first prompt only after the gate.
+    # The command reaches its first prompt only after the test has opened the gate.
     gate = Gate(tmp_path / "gate")
     command = f"{gate.wait}; echo ready; read -r first; read -r name; echo end"
     params = {"command": command, "stdin": "", "tty": True, "on_prompt": "kill"}

@@ -9,7 +9,8 @@ import pytest
 
 from support import Gate, Json, RawDaemon, is_alive, raw_daemon, wait_for
 
-# The method that cancels a request without an answer, and its param.
+# The method that cancels a request so that the request gets no answer, and the parameter that names
+# the request.
 SILENT_CANCEL = ("notifications/cancelled", "requestId")
 
 
@@ -84,7 +85,7 @@ def test_repeat_has_its_own_timeout_once_no_other_call_waits(
         assert (error["code"], error["data"]["bash_id"]) == (1001, bash_id)
         assert error["message"] == "Command timed out after 1000ms"
         assert error["data"]["stdout"] == "out\n"
-        # The repeat has a longer timeout, but the command was killed before.
+        # This request has a longer timeout, but the command has already been killed.
         later = daemon.answer(daemon.request("bash", {**params, "timeout": 2_000}))["error"]
         assert later["message"] == "Command timed out after 1000ms"
     else:
@@ -179,7 +180,7 @@ def test_cancelled_repeat_leaves_the_command_to_another_repeat(
     daemon.notify("$/cancelRequest", {"id": again})
     assert daemon.answer(again)["error"]["code"] == -32800
     [shell] = [each for each in daemon.call("list_shells")["shells"] if each["status"] == "running"]
-    # A repeat that is answered or cancelled no longer counts.
+    # No other request still waits for the command, so cancelling this one kills the command.
     daemon.notify("$/cancelRequest", {"id": other})
     assert daemon.answer(other)["error"]["code"] == -32800
     assert not is_alive(shell["pid"])
@@ -209,7 +210,8 @@ def test_cancelled_repeat_kills_a_command_although_the_repeat_waits_for_its_turn
         busy = daemon.request("bash", {"command": gate.wait, "session": None})
         method, member = cancel
         again = daemon.request("bash", params)
-        # A request without a key, and the first request for its key, start nothing.
+        # The next two requests are cancelled before they start their command: one has no key, and
+        # the other is the first request with its key.
         other_params = {"command": counting(tmp_path), "session": None}
         keyless = daemon.request("bash", other_params)
         first = daemon.request("bash", {**other_params, "idempotency_key": "new"})

@@ -208,7 +208,7 @@ def test_hundreds_of_shells_start_and_end_together() -> None:
         family = descendants(daemon.pid)
         assert len(family) >= 800
         threads = len(list(Path(f"/proc/{daemon.pid}/task").iterdir()))
-        # One thread runs the event loop, one is the writer's, and one has loaded a module.
+        # One thread runs the event loop, one writes the answers, and one has loaded a module.
         assert threads <= 3
         daemon.end_input()
         assert daemon.wait() == 0

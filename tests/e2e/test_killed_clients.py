@@ -95,8 +95,8 @@ class Kills:
         self.chance = chance
         self.next_key = 0
         self.subscription = ""
-        # These are the numbers of all events of the subscription so far, and the number of ends of
-        # each shell.
+        # These are the sequence numbers of all events so far, and, for each shell, how many times
+        # its end was reported.
         self.seqs: list[int] = []
         self.ends: dict[str, int] = {}
 
@@ -165,7 +165,10 @@ class Kills:
         self.ends.setdefault(result["bash_id"], 0)
 
     def _follow(self, client: RawDaemon) -> None:
-        """Take the events since the last known event. Each shell must have ended once."""
+        """Read the events since the last known event.
+
+        The end of each shell must have been reported once.
+        """
         past = self.seqs[-1] if self.seqs else 0
         client.call("subscribe", {"subscription": self.subscription, "from_seq": past})
 

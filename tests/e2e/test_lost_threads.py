@@ -1,4 +1,5 @@
-"""A thread that never begins, for want of memory, fails its own request and nothing else."""
+"""If a thread cannot begin because memory is short, only the request that needs the thread fails.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +10,8 @@ import pytest
 
 from support import is_alive, raw_daemon
 
-# A daemon in which the system starts threads that end before their first call. The first thread,
-# which writes the answers, is an exception.
+# In this daemon, each thread ends before it calls its function. Only the first thread, which writes
+# the answers, runs.
 DAEMON = """
 import _thread, sys, threading
 

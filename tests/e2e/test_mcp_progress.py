@@ -97,7 +97,8 @@ def test_cancelled_call_is_killed_and_unanswered(daemon: RawDaemon) -> None:
     sleepers = running_below(daemon.pid, "3141")
     daemon.notify("notifications/cancelled", {"requestId": request, "reason": "enough"})
     wait_for(lambda: not any(map(is_alive, sleepers)), "their end")
-    # Progress notifications may come before the ping's answer, but no other answer does.
+    # Progress notifications may arrive before the ping's answer, but the cancelled call gets no
+    # answer.
     assert all("id" not in message for message in messages_before(daemon, daemon.request("ping")))
 
 
@@ -111,7 +112,8 @@ def test_cancelled_call_reports_no_progress_while_dying(
         pass
     daemon.notify("notifications/cancelled", {"requestId": request})
     messages_before(daemon, daemon.request("ping"))
-    # The command gets a second of grace, so its end takes longer than the interval of reports.
+    # The command has a grace period of one second, so it takes longer to end than the pause between
+    # two reports.
     wait_for(lambda: not running_below(daemon.pid, "3141"), "its end")
     assert messages_before(daemon, daemon.request("ping")) == []
 

@@ -41,7 +41,7 @@ def test_stream_continues_after_bad_headers() -> None:
         body = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
         lsp.send_raw(b"Content-Length: nope\r\n\r\n")
         lsp.send_raw(b"Content-Length: 3\r\n\r\n{]}")
-        # Send a line as in the other framing.
+        # Send this message as a line, without the header that this framing requires.
         lsp.send_raw(b'{"jsonrpc":"2.0","id":2,"method":"ping"}\n')
         lsp.send_raw(b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
         lsp.end_input()

@@ -1,4 +1,7 @@
-"""Without a terminal for a command, the daemon refuses the command, and never gives it a pipe."""
+"""If the daemon cannot make a terminal for a command, it refuses the command.
+
+It never uses a pipe instead.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,8 @@ from typing_session import Session
 
 DEVPTS = "mount -t devpts -o newinstance,ptmxmode=666{} devpts /dev/pts"
 TWO_PTYS = DEVPTS.format(",max=2")
-# Here, terminals have no name, because /dev/ptmx belongs to another devpts than /dev/pts.
+# Here, terminals have no name, because /dev/ptmx and /dev/pts belong to different devpts file
+# systems.
 NAMELESS = f"{DEVPTS} && mount --bind /dev/pts/ptmx /dev/ptmx && {DEVPTS}".replace("{}", "")
 # Here, terminals also have no name, but /dev/pts has another terminal with the same number.
 # Descriptor 9 holds that terminal open. Nobody can open it while it is locked.

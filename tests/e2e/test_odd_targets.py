@@ -15,8 +15,8 @@ from support import Json, RawDaemon, raw_daemon
 
 pytestmark = pytest.mark.slow
 
-# This program answers `server_info` as a shelld does. It answers any later request with the value
-# of the expression in its argument, which is bytes. In the expression, `i` is the id of the
+# This program answers `server_info` as a shelld does. Its argument is an expression whose value is
+# bytes. It answers each later request with these bytes. In the expression, `i` is the id of the
 # request, as JSON text, and `methods` has the methods of all requests so far.
 _PEER = """
 import json, os, signal, sys
@@ -142,7 +142,7 @@ def test_request_that_succeeds_although_it_was_cancelled_is_undone(
         params = '{"subscription":"far"}'
         return f"""b'{{"jsonrpc":"2.0","method":"shell/{name}","params":{params}}}\\n'"""
 
-    # The target answers when the cancellation has come.
+    # The target answers only after the cancellation has arrived.
     late = f"out({event('begun')}) or sys.stdin.buffer.readline() and answer(i, b'{result}')"
     undone = f"{event('undone')} + answer(i, b'{{}}')"
     name = f"late-{method}"
@@ -181,7 +181,8 @@ def test_cancelled_request_with_a_key_is_not_undone(
     hub.notify("$/cancelRequest", {"id": call})
     error = hub.answer(call)["error"]
     assert (error["code"], error["data"].get("bash_id")) == (-32800, left)
-    # A request to undo this would come before the next request.
+    # If the daemon had sent a request to undo this, the target would have seen it before
+    # `list_shells`.
     assert hub.call("list_shells", {"target": name})["seen"] == [method, "list_shells"]
 
 

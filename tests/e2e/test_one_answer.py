@@ -28,7 +28,7 @@ class Conversation(RuleBasedStateMachine):
         super().__init__()
         self.daemon = RawDaemon("--grace", "50", "--log-level", "error")
         self.expected: Counter[str] = Counter()
-        # The requests in `expected` that may get no answer.
+        # The requests in `expected` that the daemon need not answer.
         self.silenced: Counter[str] = Counter()
         self.shells: list[str] = []
 

@@ -31,8 +31,8 @@ WAITING = {
     "python3 -c 'import os, threading, time; threading.Thread(target=time.sleep, args=(300,))"
     ".start(); os.read(0, 1)'": "python3",
 }
-# This program has a thread that reads the terminal, to pass the input to another program, which
-# does not read.
+# A thread of this program reads the terminal, as if to pass the input to another program. The other
+# program does not read.
 RELAY = """python3 -c '
 import os, pty, threading
 pid, master = pty.fork()
@@ -86,7 +86,7 @@ def test_program_that_does_not_read_has_no_prompt(daemon: RawDaemon) -> None:
         ready = {"bash_id": bash_id, "wait": 60_000, "filter": "ready"}
         assert daemon.call("bash_output", ready)["stdout"]
     for _ in range(3):
-        # This wait takes a moment, in which the busy commands go on.
+        # While this call waits for a moment, the busy commands continue.
         assert until_prompt(daemon, waiting)["prompt"] is not None
         shells = listed(daemon)
         found = {command: shells[bash_id]["prompt"] for bash_id, command in busy.items()}

@@ -15,8 +15,8 @@ import recordings
 from support import raw_daemon
 
 RECORDINGS = sorted((Path(__file__).parent / "recordings").glob("*.jsonl"))
-# The recorded answers lack only this text. It is in each answer that lists extensions, because a
-# server lists all its extensions to every client.
+# Today's answers differ from the recorded ones only by this text. Each answer that lists extensions
+# contains it, because a server lists all its extensions to every client.
 DISCOVERED = ',"extensions":{"io.modelcontextprotocol/tasks":{}}'
 
 

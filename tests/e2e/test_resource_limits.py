@@ -1,4 +1,5 @@
-"""Limits on the resources of a session's commands, by cgroups and by the daemon's watch.
+"""Limits on the resources that a session's commands use. Cgroups enforce the limits, or the daemon,
+which watches the commands.
 
 No hog here takes more than 300 MiB, and no command starts more than 30 processes.
 """
@@ -159,8 +160,8 @@ def test_command_that_starts_too_many_processes_fails(
     limit(daemon, session, processes=10)
     result = daemon.bash(CROWD, session=session)
     assert result["limits"]["processes"] == mechanism
-    # A cgroup refuses the fork, so the program fails. Without a cgroup, the watch kills the
-    # command.
+    # A cgroup refuses the fork, so the program fails. Without a cgroup, the daemon notices the
+    # processes and kills the command.
     assert outcome(result) == ("failed" if mechanism == "cgroup" else "killed", "processes")
     assert len(result["leftover"]) < 10
     daemon.call("kill_shell", {"shell_id": result["bash_id"], "signal": "KILL"})
@@ -176,7 +177,7 @@ def test_processes_of_several_commands_count_together(daemon: RawDaemon, session
         return [daemon.call("bash_output", {"bash_id": shell}) for shell in shells]
 
     wait_for(lambda: sum(each["isRunning"] for each in read()) <= 2, "the end of the others")
-    # The oldest processes are left.
+    # The two oldest commands still run.
     assert list(map(outcome, read())) == [("running", None)] * 2 + [("killed", "processes")] * 3
 
 
@@ -293,7 +294,7 @@ def test_file_limit_does_not_end_a_command_before_its_start(
         result = daemon.bash(command, session=session, **options)
         assert (outcome(result), result["stdout"].split()) == (("completed", None), [written])
         assert result["stateReason"] in ("missing", "incomplete")
-    # The signal has its usual effect on the command itself.
+    # If the command itself gets the signal, the command ends as usual.
     result = daemon.bash("y=1; kill -XFSZ $$", session=session, **options)
     assert (result["status"], result["signal"]) == ("failed", "SIGXFSZ")
 
@@ -450,8 +451,7 @@ def test_spare_shells_have_the_limits(limited: RawDaemon, mechanism: str) -> Non
 def test_spare_shells_take_nothing_from_a_limit(daemon: RawDaemon, session: str) -> None:
     limit(daemon, session, processes=2)
     for _ in range(6):
-        # The limit counts only bash and one program, although one or two spare shells wait or
-        # start.
+        # One or two spare shells wait or start, but the limit counts only bash and one program.
         assert outcome(daemon.bash("sleep 0.01; true", session=session)) == ("completed", None)
     if daemon.bash("true", session=session)["limits"]["processes"] == "cgroup":
         crowd = f"{PYTHON} 'import os; os.fork(); os.fork()'; exit $?"

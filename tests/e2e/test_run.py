@@ -46,7 +46,7 @@ def run(*arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[byte
 def running(
     *arguments: str, program: Sequence[str] = PROGRAM
 ) -> Generator[subprocess.Popen[bytes]]:
-    """Run shelld for the block, in a process that does not ignore SIGINT."""
+    """Run shelld while the `with` block runs, in a process that does not ignore SIGINT."""
     # A process that was started in the background may ignore SIGINT.
     handler = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:

@@ -410,7 +410,7 @@ def test_denying_writes_below_a_private_tmp_shows_no_other_files(tmp_path: Path)
     for path in (tmp_path / "beside", workspace / "kept/file"):
         path.write_text("content")
     with raw_daemon(cwd=workspace) as daemon:
-        # A private directory becomes read-only, and does not show the machine's directory.
+        # A private directory becomes read-only, and still hides the machine's directory.
         configure(daemon, "whole", deny_write=["/tmp", str(tmp_path / "absent"), "kept"])
         result = daemon.bash("ls ..; cat kept/file; touch kept/new /tmp/new made", session="whole")
         assert result["stdout"] == "absent\nworkspace\ncontent"
@@ -477,7 +477,7 @@ def test_a_call_tightens_its_session(shared: Workspace, session: str) -> None:
     assert not (path / "tightened").exists()
     result = daemon.bash("echo $x", session=session)
     assert (result["stdout"], result["sandbox"]["network"]) == ("session\n", "loopback")
-    # If a policy tightens nothing, the command is in the sandbox of its session.
+    # If a policy forbids nothing more, the command runs in its session's sandbox.
     assert "stateKept" not in daemon.bash("x=same", session=session, sandbox={})
     assert daemon.bash("echo $x", session=session)["stdout"] == "same\n"
     error = daemon.fail("bash", {"command": "true", "session": session, "sandbox": {"mode": "off"}})

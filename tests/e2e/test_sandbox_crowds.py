@@ -1,4 +1,5 @@
-"""Some commands in a sandbox take all they can get. A limit stops them, and their neighbours run.
+"""Some commands in a sandbox take all the memory or processes that they can get. A limit stops
+these commands, and other commands still run.
 
 Each program also limits itself, in case the limit of the session does not hold.
 """

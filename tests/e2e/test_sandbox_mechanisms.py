@@ -26,7 +26,7 @@ if reason := why_impossible():
 
 
 def assert_refused(workspace: Path, missing: str, policy: Json, **popen: Any) -> None:
-    """Check that no command with a policy runs, in every way to ask for a policy."""
+    """Ask for a policy in every possible way, and check that no command runs."""
     popen.setdefault("cwd", workspace)
     with raw_daemon(**popen) as daemon:
         command = f"touch {workspace}/witness"
@@ -84,7 +84,8 @@ def test_nothing_runs_if_bubblewrap_fails(
 def test_nothing_runs_if_bubblewrap_isolates_nothing(
     workspace: Path, unprivileged: dict[str, Any]
 ) -> None:
-    # As root, the keeper would notice its capabilities.
+    # Run as an ordinary user. If root ran this, the keeper would refuse to start because it has
+    # capabilities.
     script = 'while [ "$1" != -- ]; do shift; done; shift; exec "$@"'
     with directory_for_workspaces() as place:
         programs = with_bwrap(place / "bin", script)

@@ -1,4 +1,6 @@
-"""The proxy of a sandbox at its limits: names that change, no room, and the end of a command."""
+"""The sandbox's proxy in unusual cases: a name gets a new address, too many connections are open,
+or a command ends.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,8 @@ from support import Json, raw_daemon
 pytestmark = pytest.mark.slow
 
 NAMES = Path(__file__).parents[1] / "helpers" / "rebinding_names.py"
-# This part of a host's name stands for the loopback. A name has two such parts: its first address,
-# and its later address.
+# This part of a host's name stands for the loopback. A name has two such parts: the address in the
+# name server's first answer, and the address in its later answers.
 OWN = "127-0-0-1"
 # These parts stand for public addresses that nobody here can reach.
 PUBLIC = "93-184-216-34"
@@ -47,13 +49,14 @@ def test_a_name_that_changes_its_address_leads_nowhere(workspace: Path, tmp_path
         def fetch(name: str, **params: Any) -> Json:
             return daemon.bash(f"curl -sS -m 15 http://{name}:{PORT}/", **params)
 
-        # The proxy connects to the public address that it has judged. The name server has another
-        # answer by now, but the proxy does not ask again.
+        # The proxy connects to the public address that it has checked. The name server would now
+        # give another address, but the proxy does not ask again.
         changing = f"{PUBLIC}.{OWN}.rebinding.test"
         result = fetch(changing)
         assert "shelld cannot reach" in result["stdout"], result
         assert log.read_text() == f"asked {changing}\n"
-        # Now the name has the private address, and the proxy refuses it before any connection.
+        # Now the name has the private address, and the proxy refuses this address without
+        # connecting to it.
         result = fetch(changing)
         assert result["denied"] == [denied(changing, PORT, "private_address")]
         # The proxy also refuses a name whose first address is private.
@@ -72,7 +75,7 @@ def test_a_name_that_changes_its_address_leads_nowhere(workspace: Path, tmp_path
 
 
 def test_a_full_proxy_refuses_until_there_is_room(workspace: Path) -> None:
-    # The server closes a connection that its client has closed.
+    # When a client closes its connection, the server closes the connection, too.
     with served(workspace) as port, raw_daemon(cwd=workspace) as daemon:
         configure(daemon, "main", network="hosts", hosts=[f"127.0.0.1:{port}"])
         code = (

@@ -132,7 +132,8 @@ def test_killed_helper_is_replaced(daemon: RawDaemon) -> None:
 
 
 def test_helper_ends_with_the_command(daemon: RawDaemon) -> None:
-    # A screen that was read after the end of its command may still have a helper.
+    # If an earlier test read a screen after the end of its command, the helper for that screen may
+    # still run.
     others = running_below(daemon.pid, "screens/main.py")
     screen = ScreenUser(daemon, "stty -echo; echo one; read; echo two")
     screen.until_line("one")

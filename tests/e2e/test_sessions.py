@@ -370,7 +370,8 @@ def test_waiting_start_is_refused_when_session_closes(daemon: RawDaemon) -> None
     refused = [answer["error"]["data"] for answer in answers if "error" in answer]
     assert refused
     assert all(data == {"kind": "spawn_failed", "errno": "ECANCELED"} for data in refused)
-    # A command that was killed before it ran counts as killed, and the daemon refuses it.
+    # If a command was killed before it ran, the daemon refuses its request and also counts the
+    # command as killed.
     assert len(ids) - len(refused) <= daemon.answer(closed)["result"]["killed"] < len(ids)
     assert not any(shell["isRunning"] for shell in daemon.call("list_shells")["shells"])
     assert [each["session"] for each in daemon.call("list_sessions")["sessions"]] == ["main"]
@@ -513,8 +514,8 @@ def test_a_variable_of_bash_stays_exported(daemon: RawDaemon, name: str) -> None
 
 @pytest.mark.slow
 def test_user_ids_of_the_daemons_environment_stay() -> None:
-    # Compose files set these variables. If the environment contains UID and EUID, bash does not
-    # make them readonly.
+    # Many Docker Compose files set UID and EUID. If the environment contains UID and EUID, bash
+    # does not make them readonly.
     with raw_daemon(env={"PATH": os.environ["PATH"], "UID": "1234", "EUID": "1235"}) as daemon:
         daemon.bash("x=1")
         assert out(daemon, "printenv UID EUID; UID=5; printenv UID") == "1234\n1235\n5\n"

@@ -64,7 +64,7 @@ def test_shortage_of_threads_fails_requests_needing_one() -> None:
             daemon.send_raw(b"".join(json.dumps(request).encode() + b"\n" for request in requests))
             answers = [daemon.receive() for _ in requests]
             errors = [answer["error"]["data"] for answer in answers if "error" in answer]
-            # A thread that was idle has no memory to parse the command.
+            # An idle thread starts to judge a command, but has no memory to parse it.
             assert {error["limit"] for error in errors} | {"memory"} == {"memory", "threads"}
             assert daemon.bash("echo short")["stdout"] == "short\n"
         assert daemon.call("bash", LONG_COMMAND)["dryRun"] is True
@@ -83,10 +83,10 @@ def test_soft_limit_of_processor_time_is_survived() -> None:
 def test_shortage_of_files_while_loading_is_survived() -> None:
     with raw_daemon(stderr_is_silent=False) as daemon:
         assert daemon.call("ping") == {}
-        # Do not count the sockets to the runners, which have high numbers.
+        # Do not count the sockets to the runners: their descriptors have high numbers.
         in_use = sum(int(name) < 1_000 for name in os.listdir(f"/proc/{daemon.pid}/fd"))
         with limited(daemon.pid, resource.RLIMIT_NOFILE, in_use):
-            # By then the daemon has tried to preload the guard and the tools.
+            # After this time, the daemon has tried to preload the guard and the tools.
             wait_for(lambda: daemon.call("server_info")["uptimeMs"] > 1_500, "the preloads")
             assert daemon.fail("list_tools")["data"]["limit"] == "files"
             assert daemon.fail("bash", {"command": "sudo true"})["data"]["limit"] == "files"

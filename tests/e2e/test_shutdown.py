@@ -578,7 +578,7 @@ def test_starts_and_ends_leave_no_files_behind() -> None:
             daemon.end_input()
             assert daemon.wait() == 0
     left = {name for name in set(os.listdir("/tmp")) - before if "shelld" in name}
-    # Other tests may start daemons that last, which share a directory.
+    # Lasting daemons, which other tests may start, share a directory that stays.
     assert {name for name in left if not re.fullmatch(r"shelld-\d+", name)} == set()
 
 
@@ -653,7 +653,8 @@ def test_command_gets_sigterm_once_unless_client_asks_again(
 ) -> None:
     ready, signals = tmp_path / "ready", tmp_path / "signals"
     os.mkfifo(tmp_path / "fifo")
-    # The command runs until its SIGKILL, so the test would see a second signal.
+    # The command continues after SIGTERM until it gets SIGKILL, so the test would see a second
+    # SIGTERM.
     wait = f"while :; do read -t 60 <> {tmp_path}/fifo; done"
     program = f"trap 'echo TERM >> {signals}' TERM; touch {ready}; {wait}"
     # The command has enough time for its trap, even on a busy machine.

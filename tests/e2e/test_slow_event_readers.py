@@ -1,4 +1,4 @@
-"""Clients that read their events slowly lose output, but no event about an end."""
+"""A client that reads its events slowly misses some output, but no event that reports an end."""
 
 from __future__ import annotations
 
@@ -100,8 +100,8 @@ def test_client_that_has_read_learns_of_all_output(
     subscribe(impatient, "output", "exit", interval_ms=0)
     lines = "yes 0123456789 | head -n 727272"
     size = 727_272 * 11 + len(last.replace("\\n", "\n"))
-    # The events may lag behind the output. Then the client reads before the daemon skips the last
-    # output. So try again until the daemon has skipped it.
+    # If the events lag behind the output, the client reads before the daemon skips the last output.
+    # Try again until the daemon has skipped the last output.
     for number in range(20):
         done = tmp_path / f"done{number}"
         # After the last output, the command writes nothing more.

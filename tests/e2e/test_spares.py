@@ -1,4 +1,5 @@
-"""A spare shell runs only commands for which it has the right state, and never interferes."""
+"""A spare shell runs a command only if it has the right state, and never disturbs other commands.
+"""
 
 from __future__ import annotations
 
@@ -42,8 +43,8 @@ def test_spare_shell_runs_the_command(daemon: RawDaemon) -> None:
     waiting = daemon.wait_for_spare()
     pid, seconds = daemon.bash("echo $$ $SECONDS")["stdout"].split()
     assert int(pid) == waiting
-    # Bash counts full seconds of the clock. A new second may have begun since bash started to
-    # count.
+    # SECONDS counts how often the clock's second has changed since bash started, so it may already
+    # be 1.
     assert seconds in {"0", "1"}
     assert used(daemon) == 1
     assert daemon.wait_for_spare() != waiting
@@ -441,7 +442,7 @@ def counting(number: int) -> str:
 
 
 def telling(number: int) -> str:
-    """Return a command that plainly changes nothing."""
+    """Return a command that obviously does not change the state."""
     return f"echo {number + 1}"
 
 
@@ -459,7 +460,7 @@ def test_hundreds_of_commands_run_in_order(
 
 @pytest.mark.slow
 def test_background_child_does_not_delay_spare_shell() -> None:
-    # An answer that waited for more output would not come before the test ends.
+    # If the daemon waited for more output, it would not answer before the test ends.
     command = altered_daemon({"shelld.shells.life.OUTPUT_GRACE_S": 600})
     with raw_daemon(command=command) as daemon:
         daemon.bash("true")

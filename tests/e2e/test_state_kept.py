@@ -47,7 +47,10 @@ def session(daemon: RawDaemon, request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 def reason_of(result: Json) -> str | None:
-    """Return why the state was not kept, or None. Check that both members of the result agree."""
+    """Return why the state was not kept, or None.
+
+    Check that `stateKept` and `stateReason` agree.
+    """
     assert result.get("stateKept", True) == ("stateReason" not in result)
     return result.get("stateReason")
 
@@ -283,7 +286,7 @@ def test_session_loses_only_the_function_bash_cannot_read(
 def test_checking_a_function_runs_nothing_of_its_text(
     daemon: RawDaemon, session: str, tmp_path: Path
 ) -> None:
-    # Bash prints this function in such a form that the printed function ends within its second
+    # When bash prints this function, the printed text ends the function within its second
     # here-document.
     inner = f"echo a\nfi\n}}\n(touch {tmp_path}/f)\ntouch {tmp_path}/f; false || {{\nif :; then\n"
     text = f"cat >/dev/null <<X\n{inner}X\n"

@@ -193,7 +193,7 @@ def _exercise_and_compare(daemon: RawDaemon) -> None:
     after = figures()
     assert after[0] <= before[0]
     assert after[1] <= before[1]
-    # Meanwhile the daemon retains 480 shells, a few KiB each.
+    # The exercises left 480 shells. The daemon keeps a few KiB for each of these.
     assert after[2] - before[2] < 5_500
 
 
@@ -222,7 +222,7 @@ def test_a_nonblocking_socket_loses_no_answer() -> None:
             params = {"command": command, "session": None}
             request = {"jsonrpc": "2.0", "id": number, "method": "bash", "params": params}
             ours.sendall(json.dumps(request).encode() + b"\n")
-        # The test reads nothing before there is an answer, so that the stream is full.
+        # Read nothing before the first answer has arrived, so that the stream fills up.
         wait_for(lambda: unread_bytes(ours) > 0, "an answer")
         lines = ours.makefile("rb")
         answers = [json.loads(lines.readline()) for _ in range(4)]

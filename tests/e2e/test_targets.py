@@ -46,7 +46,7 @@ def shared_hub() -> Iterator[RawDaemon]:
 def hub(shared_hub: RawDaemon) -> Iterator[RawDaemon]:
     """A daemon that the tests share. It has two targets, of which `box` is connected."""
     yield shared_hub
-    # Each test receives all events that it has asked for.
+    # Check that the test has received every event that it has asked for.
     shared_hub.call("ping")
     left = shared_hub.unclaimed
     shared_hub.forget_answers()
@@ -55,7 +55,10 @@ def hub(shared_hub: RawDaemon) -> Iterator[RawDaemon]:
 
 @contextlib.contextmanager
 def target(daemon: RawDaemon, name: str, *argv: str) -> Generator[None]:
-    """Add a target for the block. By default, the target is a daemon."""
+    """Add a target, and remove it when the `with` block ends.
+
+    By default, the target is a daemon.
+    """
     assert daemon.call("add_target", {"name": name, "argv": argv or FAR}) == {"name": name}
     yield
     daemon.call("remove_target", {"name": name})
@@ -503,7 +506,7 @@ def test_subscribers_learn_that_the_link_is_cut(hub: RawDaemon) -> None:
         for each in params:
             assert each["target"] == "cut"
             assert each["message"].startswith("The connection to target cut is gone: ")
-        # Nobody else gets a notification, and no notification comes twice.
+        # No other notification arrives, and none arrives twice.
         ping = hub.request("ping")
         assert hub.receive()["id"] == ping
 
@@ -540,7 +543,7 @@ def test_error_quotes_a_program_that_is_not_shelld(
 
 
 def test_target_that_may_still_connect_delays_nobody(hub: RawDaemon) -> None:
-    # The program sends the request back, and a request is no answer.
+    # `cat` sends the request back. A request is not an answer, so the daemon still waits for one.
     with target(hub, "echoing", "cat"):
         call = hub.request("bash", {"command": "true", "target": "echoing"})
         assert hub.bash("echo here")["stdout"] == "here\n"
