@@ -38,8 +38,7 @@ runtime = "runc"
 default_ulimits = ["nofile=1024:1024", "nproc=4096:4096"]
 """
 
-# The first process of the container. Bash takes the exit status of every process whose parent has
-# ended.
+# The first process of the container. As bash, it reaps every process whose parent has ended.
 INIT = ("bash", "-c", "while :; do sleep 0.1; done")
 
 
@@ -49,7 +48,10 @@ COMMAND = f"sleep {MARK} & setsid sleep {MARK}"
 
 
 class Box:
-    """A container named `box`. It has the files of this machine, but its own processes."""
+    """A container named `box`.
+
+    The container sees this machine's files, but only its own processes.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._root = folder / "root"
@@ -114,11 +116,11 @@ def hub(box: Box) -> Iterator[RawDaemon]:
 
 
 def cut_connection(daemon: RawDaemon, shell: str) -> None:
-    """Kill the process of podman that connects a daemon with the target of a shell. Return when the
-    daemon has noticed it.
+    """Kill the podman process that connects a daemon to a shell's target. Return when the daemon
+    has noticed that the connection is lost.
     """
     read = daemon.request("bash_output", {"bash_id": shell, "wait": 60_000, "until": "exit"})
-    # After this answer, the target has got the request before it, too.
+    # When this answer arrives, the target has also received the previous request.
     daemon.call("list_shells", {"target": "box"})
     connections = [
         pid

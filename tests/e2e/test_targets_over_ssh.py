@@ -66,8 +66,8 @@ def test_lasting_daemon_at_the_far_end_loses_nothing(ssh: list[str], tmp_path: P
             os.kill(running_below(daemon.pid, "ssh\0-F")[0], signal.SIGKILL)
             wait_for(lambda: daemon.call("list_targets")["targets"][0]["state"] == "lost")
 
-        # During the first cut, the command writes more lines and asks. During the second cut, the
-        # command is over.
+        # While the connection is cut for the first time, the command writes more lines and waits
+        # for input. While the connection is cut for the second time, the command ends.
         cut()
         assert next_event(daemon, "lost")["subscription"] == name
         gate.open()

@@ -122,7 +122,7 @@ def test_stopped_program_can_go_on(daemon: RawDaemon) -> None:
     typing = Session(daemon, "PS1='ready> ' bash --norc -i")
     typing.until("ready> ")
     typing.write("cat\n")
-    # While bash edits a line, it does not let the terminal echo.
+    # While bash edits a line, it switches off the terminal's echo.
     wait_for(lambda: _echoes(daemon, typing.bash_id), "the end of bash's editing")
     typing.write("one\n")
     # Since cat has read the line, the key reaches cat and not bash.
@@ -435,7 +435,8 @@ def test_secret_may_follow_line_that_nobody_has_read(daemon: RawDaemon, tmp_path
     typing = Session(daemon, f"stty -echo; echo go; {reads}; {gate.wait}; {then}")
     typing.until("go\r\n")
     for _ in range(6):
-        # These lines take no room from the later input, because the program has read them.
+        # These lines do not count toward the limit on unread input, because the program has read
+        # them.
         typing.write("x" * 1_000 + "\n")
         typing.until("got\r\n")
     typing.write("end\n")

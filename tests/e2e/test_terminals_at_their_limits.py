@@ -47,7 +47,7 @@ def test_last_size_of_a_storm_holds(daemon: RawDaemon) -> None:
     typing.until("901-77\r\n")
     screen = daemon.call("read_screen", {"bash_id": typing.bash_id})
     assert (screen["rows"], screen["cols"]) == (901, 77)
-    # The storm changed nothing else.
+    # The many size changes had no other effect: the terminal's keys still work.
     typing.write(keys=["C-\\"])
     assert typing.end()["signal"] == "SIGQUIT"
 
@@ -235,7 +235,7 @@ class LanguageClient:
         data = b"Content-Length: %d\r\n\r\n" % len(body) + body
         size = -(-len(data) // pieces)
         for start in range(0, len(data), size):
-            # A piece may end within a character.
+            # A piece may end in the middle of a character.
             self._typing.write(base64=base64.b64encode(data[start : start + size]).decode())
 
     def receive(self) -> Json:
@@ -266,8 +266,8 @@ def test_language_server_is_spoken_with(daemon: RawDaemon, tmp_path: Path) -> No
     client = LanguageClient(daemon, program)
     client.send(id=1, method="initialize")
     assert client.receive()["result"] == ["initialize", None]
-    # This text is more than a pipe holds, on the way to the server and on the way back. Its
-    # characters have several bytes.
+    # This text is longer than a pipe's buffer, both as sent to the server and as sent back. It
+    # contains characters of several bytes.
     text = "é\u4e2d\r\n\r\n" * 30_000
     client.send(pieces=7, method="didOpen", params={"uri": "a", "text": text})
     assert client.receive()["params"] == {"uri": "a", "length": len(text)}

@@ -30,7 +30,8 @@ PLUGIN = Path(__file__).parents[1] / "plugin"
 def plugged() -> Iterator[RawDaemon]:
     """A daemon with a plug-in that has some broken entry points."""
     path = os.pathsep.join([str(PLUGIN), *filter(None, [os.environ.get("PYTHONPATH")])])
-    # The grace period delays the answer for a tool that ignores its cancellation.
+    # The grace period is short, because the daemon waits this long before it answers for a tool
+    # that ignores its cancellation.
     daemon = RawDaemon("--grace", "100", env={**os.environ, "PYTHONPATH": path})
     yield daemon
     daemon.close()
@@ -250,8 +251,8 @@ def test_tool_parameters_match_method_params(daemon: RawDaemon, tool: str, metho
         for param in each["params"]
     }
     for name, schema in tools[tool]["input_schema"]["properties"].items():
-        # The schema of the method has the same rules as the schema of the tool, but perhaps in
-        # another order, or it also allows null.
+        # The method's schema has the same rules as the tool's schema. The order may differ, and the
+        # method may also allow null.
         alternatives = params[name].get("anyOf", [params[name]])
         (other,) = [each for each in alternatives if each.get("type") != "null"]
         for key in ("minLength", "minimum", "maximum"):
@@ -310,7 +311,8 @@ def test_plugin_tools_load_and_broken_ones_are_reported(plugged: RawDaemon) -> N
     [
         ("exit", {"exception": "SystemExit"}),
         ("cancelled", {"exception": "CancelledError"}),
-        # Without a daemon, these exceptions would reach the embedding program.
+        # In a program that embeds the tools without a daemon, these exceptions would reach that
+        # program.
         ("interrupt", {"kind": "internal_error"}),
         ("group", {"kind": "internal_error"}),
         ("own task", {"kind": "internal_error"}),

@@ -65,7 +65,7 @@ def test_wait_that_passes_its_deadline_reaches_nothing(
 def test_wait_reports_that_it_reached_a_prompt(daemon: RawDaemon) -> None:
     bash_id = daemon.background("read -p 'Name? ' x", tty=True)
     assert read(daemon, bash_id, until="prompt")["reached"] == "prompt"
-    # The program already waits, so this read needs no time.
+    # The program already waits for input, so this read returns at once.
     assert read(daemon, bash_id, until="prompt", wait=0)["reached"] == "prompt"
 
 
@@ -279,7 +279,8 @@ def test_listening_ignores_ports_of_others(daemon: RawDaemon) -> None:
         assert read(daemon, connected, until="listening", wait=0)["reached"] is None
 
 
-# This server listens on one port at once. It prints another port, and listens on it after a line.
+# This server listens on one port immediately. It prints the number of another port, and listens on
+# that port once it has read a line.
 LATE_SERVER = """
 import socket, time
 first, second = socket.create_server(("127.0.0.1", 0)), socket.socket()

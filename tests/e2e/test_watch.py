@@ -394,7 +394,7 @@ def test_colours_can_be_turned_off(user: Lasting, env: dict[str, str], has_colou
             assert user.run("stop", "work").returncode == 0
             exit_code, shown = terminal.rest()
     assert exit_code == 0
-    # The sentence comes after the picture, so it stays on the terminal.
+    # The sentence comes after the code that leaves the alternate screen, so it stays visible.
     assert "the daemon work has ended" in shown.partition(OFF)[2]
 
 

@@ -1,4 +1,5 @@
-"""Patient waits count their time in turns, so that a busy machine does not cut them short."""
+"""`wait_patiently` counts time in short turns, so that it does not give up early on a busy machine.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ async def test_work_that_progresses_may_take_longer() -> None:
             await anyio.sleep(TURN_S)
             count += 1
 
-    # Each call of the function returns another value, which counts as progress.
+    # Each call of the function returns a new value, which counts as progress.
     looks = itertools.count()
     await wait_patiently(work, TURN_S, lambda: next(looks), until=math.inf)
     assert count == 10

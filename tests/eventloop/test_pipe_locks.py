@@ -1,4 +1,4 @@
-"""A process that holds the lock of a pipe, as splice(2) does, does not stop the daemon."""
+"""A process that holds the lock of a pipe, as in splice(2), does not block the daemon."""
 
 from __future__ import annotations
 
@@ -81,7 +81,8 @@ ctypes.CDLL(None).pthread_exit(None)
 """
 
 
-# This program reads a held pipe in the watched thread, while no descriptor is free.
+# This program reads a pipe whose lock another process holds. It reads in a thread that `PipeWatch`
+# watches, and no descriptor is free.
 SHORT_OF_FILES = """
 import os, resource, socket, time
 from shelld.eventloop.pipe_locks import PipeWatch
@@ -193,8 +194,8 @@ def test_stdin_spliced_into_a_full_socket_stops_no_daemon(
 
 @pytest.mark.slow
 def test_held_stdin_can_be_closed(daemon: RawDaemon, tmp_path: Path, gates: list[Gate]) -> None:
-    # While the program holds the pipe, the daemon makes no other call on the write end before it
-    # closes this end.
+    # Once the program holds the pipe's lock, closing the write end is the first call that the
+    # daemon makes on it.
     bash_id = start(daemon, TO_SOCKET, tmp_path, open_stdin=True, stdin="first;")
     assert daemon.call("write_stdin", {"bash_id": bash_id, "eof": True})["isRunning"]
     assert daemon.bash("echo meanwhile")["stdout"] == "meanwhile\n"
@@ -206,8 +207,8 @@ def test_leftover_that_holds_the_stdout_of_an_ended_command_stops_no_daemon(
 ) -> None:
     (tmp_path / "program.py").write_text(SILENT)
     # Bash ends once the program is in splice(2). The daemon then closes its own write end of the
-    # pipe. Closing takes the lock, because no other process has this write end: bash has opened a
-    # second write end through /proc.
+    # pipe. Closing takes the lock, because nobody else has this write end open: bash has opened
+    # another one through /proc.
     in_splice = "read -r number _ < /proc/$!/syscall && [[ $number == 275 || $number == 76 ]]"
     start = f"exec > /proc/self/fd/1; {sys.executable} {tmp_path}/program.py &"
     command = f"{start} until {in_splice}; do :; done"
@@ -253,8 +254,8 @@ def test_watch_needs_no_free_descriptor() -> None:
             assert ready
             assert stdout.readline() == b"read\n"
         finally:
-            # Also kill the process that holds the pipe. The program could not end as long as that
-            # process holds the pipe.
+            # Also kill the process that holds the pipe. The program cannot end while that process
+            # holds the pipe's lock.
             os.killpg(program.pid, signal.SIGKILL)
             program.wait()
 
@@ -263,8 +264,8 @@ def test_watch_needs_no_free_descriptor() -> None:
 def test_thread_that_outlives_its_leader_stops_no_daemon(
     daemon: RawDaemon, tmp_path: Path, gates: list[Gate]
 ) -> None:
-    # When the leader has ended, /proc/PID/fd is empty. Only the threads show the files of the
-    # process.
+    # When the main thread has ended, /proc/PID/fd is empty. Only the directories of the other
+    # threads in /proc show the files of the process.
     bash_id = start(daemon, LEADERLESS, tmp_path)
     assert read_until(daemon, bash_id, "begin;") == "begin;"
     assert daemon.bash("echo meanwhile")["stdout"] == "meanwhile\n"

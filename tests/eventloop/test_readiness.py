@@ -103,7 +103,7 @@ async def test_callback_may_end_its_own_wait(
             return has_ended
 
         await Watch(pipe[0]).wait(on_readable)
-        # A wait that has ended is not cancelled any more.
+        # The wait has already ended, so the cancellation does not interrupt it.
         assert has_ended
     assert scope.cancel_called
 

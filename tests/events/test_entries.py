@@ -1,5 +1,5 @@
-"""A journal keeps only the range of the output of an event. To send the event again, the journal
-reads the text again.
+"""For an output event, a journal keeps only the range of the output. To send the event again, the
+journal reads the text from the store again.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ chunks = st.lists(st.lists(parts, min_size=1, max_size=6).map(b"".join), min_siz
 
 @pytest.mark.slow
 @given(chunks, st.sampled_from([1, 2, 3, 5, 8, 1_000]), st.booleans(), st.integers(0, 40))
-# The end of the range alone does not tell whether the last unit is whole.
+# The end of the range does not tell whether the last character or escape sequence is complete.
 @example([b"\x1bP q\r\x1b[\xc2\x9c", b"12\xc2"], 8, True, SIZE)
 # A carriage return before a gap has no effect.
 @example([b"ab\r\n\x1b"], 8, True, 3)
@@ -87,7 +87,7 @@ def test_output_before_a_loss_is_sent_without_overwritten_text() -> None:
     piece = read_text(store, 0, 7, 8, strip=True, final=False)
     assert (piece.text, piece.end) == ("\ufffd", 5)
     entry = OutputEntry("x", None, "stdout", store, 0, piece.end, 0, True, 7, 8, False)
-    # After this loss, a read that begins at 0 ends at another offset.
+    # After this loss, a read that begins at 0 would end at a different offset.
     store.drop(1)
     event = entry.event(HEADER)
     assert isinstance(event, OutputEvent)

@@ -320,7 +320,7 @@ async def test_feed_is_woken_once_a_slow_client_has_read() -> None:
     async with anyio.create_task_group() as group:
         group.start_soon(feed.run)
         write(shell, "out\n")
-        # The feed does not look at the client again and again.
+        # The feed waits for the client, instead of asking again and again.
         with anyio.fail_after(60):
             await client.is_waited_for.wait()
         client.read()
@@ -466,7 +466,7 @@ async def test_screen_is_sent_once_a_slow_client_has_read() -> None:
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(feed.run)
         write(shell, "draws")
-        # The follower does not look at the client again and again.
+        # The follower waits for the client, instead of asking again and again.
         with anyio.fail_after(60):
             await client.is_waited_for.wait()
         assert not client.received

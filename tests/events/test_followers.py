@@ -25,7 +25,8 @@ from shelld_protocol.structs import Listener, Prompt
 
 
 class Reader:
-    """The subscription of a client that reads, except before its first `refusals` events."""
+    """A subscription whose client has no room for the first `refusals` events, and has room later.
+    """
 
     def __init__(self, refusals: int = 0) -> None:
         self._refusals = refusals

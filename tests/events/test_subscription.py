@@ -1,4 +1,4 @@
-"""A subscription, with a recipient of the test: numbers, replays, slow clients, shortages."""
+"""A subscription that sends events to the test: numbers, replays, slow clients, shortages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All subscriptions together, with a manager of the test."""
+"""The table of all subscriptions, with a manager that the test provides."""
 
 from __future__ import annotations
 

@@ -45,9 +45,10 @@ def is_excused(answer: Json) -> bool:
 
 
 class Asker:
-    """`excused` lists the methods whose answers reported a failure.
+    """Sends requests to a daemon, and checks the answers.
 
-    A subclass has a method for each of its `STEPS`. No step depends on another step.
+    `excused` lists the methods whose answers reported a failure. A subclass has a method for each
+    of its `STEPS`. No step depends on another step.
     """
 
     STEPS: ClassVar[tuple[str, ...]] = ()
@@ -62,7 +63,10 @@ class Asker:
             getattr(self, step)()
 
     def ask(self, method: str, params: Any, check: Callable[[Any], bool]) -> Any:
-        """Return the right result, or None if the answer reports a failure."""
+        """Send a request.
+
+        Return its result, which `check` must accept, or None if the request failed.
+        """
         request_id = self.daemon.request(method, params)
         return self.take(request_id, method, check)
 
@@ -76,7 +80,10 @@ class Asker:
         return answer["result"]
 
     def answer(self, request_id: Any, method: str, early: Json | None = None) -> Json:
-        """Return the answer to a request. If `early` is given, put all other answers into it."""
+        """Return the answer to a request.
+
+        If `early` is given, put the answers to other requests into `early`.
+        """
         while True:
             try:
                 message: Json = self.daemon.receive(ANSWER_S)
@@ -87,7 +94,7 @@ class Asker:
             if message.get("id") == request_id:
                 return message
             if message.get("id") is None and "error" in message:
-                # The message has an unknown id, so treat it as the answer to the request in flight.
+                # This error names no request, so treat it as the answer to the request in flight.
                 return message
             if early is not None and "method" not in message:
                 early[message["id"]] = message
@@ -95,7 +102,7 @@ class Asker:
                 raise ViolationError(f"an answer that nobody waits for: {str(message)[:600]}")
 
     def kill(self, shell: str) -> bool:
-        """Kill a shell, which may have ended already. Return False if the fault hit the request."""
+        """Kill a shell, which may have ended already. Return False if the request failed."""
         params = {"shell_id": shell}
         answer = self.answer(self.daemon.request("kill_shell", params), "kill_shell")
         if "error" in answer:
@@ -106,8 +113,8 @@ class Asker:
         return True
 
     def close_session(self, session: str) -> None:
-        """Close a session. If the fault hits the first request, before or after the request has
-        taken effect, send a second request.
+        """Close a session. If the first request fails, send a second request. The first request may
+        have taken effect although it failed.
         """
         for _ in range(2):
             params = {"session": session}
@@ -119,7 +126,10 @@ class Asker:
             self.note(answer, "close_session")
 
     def add_target(self, target: Json) -> bool:
-        """Add a target. If the fault hits the request, the target may be there nevertheless."""
+        """Add a target.
+
+        If the request fails, remove the target, because it may have been added nevertheless.
+        """
         name = target["name"]
         if self.ask("add_target", target, lambda result: result == {"name": name}) is None:
             self.remove_target(name)
@@ -127,8 +137,8 @@ class Asker:
         return True
 
     def remove_target(self, name: str) -> None:
-        """Remove a target. If the fault hits the first request, before or after the request has
-        taken effect, send a second request.
+        """Remove a target. If the first request fails, send a second request. The first request may
+        have taken effect although it failed.
         """
         for _ in range(2):
             request = self.daemon.request("remove_target", {"name": name})
@@ -144,7 +154,7 @@ class Asker:
         return self.bash(f"echo {text}", lambda result: result["stdout"] == f"{text}\n", **params)
 
     def run_shortly(self) -> None:
-        """Run a short workload, all of which must succeed."""
+        """Run a short workload. All of its requests must succeed."""
         self.ask("ping", {}, lambda result: result == {})
         self.echo("one")
         self.bash("later=1; cd /", lambda result: result["exitCode"] == 0)
@@ -165,7 +175,7 @@ class Asker:
             except (AssertionError, ValueError) as error:
                 raise ViolationError(f"no {last}: {str(error)[-1500:]}") from None
             if kill is not None and message.get("id") == kill:
-                # `kill_shell` also has a result if the fault has already ended the shell.
+                # `kill_shell` also succeeds if the fault has already ended the shell.
                 is_killed = "result" in message
                 if is_excused(message):
                     self.excused.append(f"kill_shell: {str(message)[:200]}")

@@ -31,9 +31,9 @@ from support import descendants, is_alive, running_below, spares_of, wait_for
 
 FOLDER = Path(__file__).parents[2] / "daemon" / "shelld"
 
-# These lines cannot raise. They pass control, move a value, compare it with a number, add it to a
-# list or a set, take it out of a dictionary, or close a descriptor of a kind whose close(2) never
-# fails.
+# These lines cannot raise. They only pass control, move or compare a value, or change a list, a set
+# or a dictionary. Or they close a descriptor, which never fails for the kinds of descriptors that
+# we use.
 _VALUE = r"(?:not )?(?:-?[\w.]+|b?f?\"[^\"{]*\")"
 _TEST = rf"{_VALUE}(?: is (?:not )?\w+| [<>]=? -?\d+)?"
 _SAFE_LINE = re.compile(
@@ -54,8 +54,8 @@ ENDS_OF_STREAMS = (0, STDOUT_FAILED)
 
 
 class Point(NamedTuple):
-    """At the `time`-th visit of the line, `call` fails with `errno`; if `call` is None, the line
-    raises. `scene` and `step` are the names of the scene and the step that reach the line.
+    """When the line runs for the `time`-th time, `call` fails with `errno`, or, if `call` is None,
+    the line raises. `scene` and `step` are the names of the scene and the step that reach the line.
     """
 
     scene: str
@@ -111,7 +111,7 @@ class Faulty:
         return asker.excused
 
     def run_shortly(self) -> None:
-        """Run a short workload, all of which must succeed."""
+        """Run a short workload. All of its requests must succeed."""
         if isinstance(self.daemon, LastingDaemon):
             Clients(self.daemon).come(steal=True)
         Asker(self.daemon).run_shortly()
@@ -139,16 +139,16 @@ class Faulty:
             raise ViolationError(f"left: processes {left[0]}, descriptors {left[1]}") from None
 
 
-# A place is a line, or a call in a line. It has a role, a file, a line, and the name of the call or
-# "".
+# A place is a line, or a call in a line. Its members are a role, a file, a line, and the name of
+# the call, or "" if it is a whole line.
 Place = tuple[str, str, int, str]
 
 
 def record_points(folder: Path, scenes: Iterable[str] = ()) -> list[Point]:
-    """Return the points that the scenes reach. Each place gives a point for its first visit, and a
-    point for a later visit.
+    """Return the points that the scenes reach. For each place, one point is the first time that the
+    place runs, and another point is a later time.
 
-    A point belongs to the first step that reaches it. Without `scenes`, run all scenes.
+    A point belongs to the first step that reaches its place. Without `scenes`, run all scenes.
     """
     points: list[Point] = []
     known: set[Place] = set()
@@ -162,8 +162,8 @@ def record_points(folder: Path, scenes: Iterable[str] = ()) -> list[Point]:
 def _points_of(scene: Scene, folder: Path, known: set[Place]) -> Iterator[Point]:
     """Yield the points of a scene that are not in `known`, and add them to `known`."""
     record = folder / "record"
-    # This start also reaches code that runs only at the start of a daemon. Such code cannot be
-    # tried.
+    # Starting the daemon also records code that runs only when a daemon starts. No fault can be
+    # injected there.
     faulty = Faulty(folder, scene, record=record)
     versions: dict[int, str] = {}
     for step in scene.steps:
@@ -211,7 +211,7 @@ def _is_safe(file: str, line: int) -> bool:
 
 
 class Outcome(NamedTuple):
-    """The result of one point: whether the code reached it, and which promise was broken."""
+    """What happened at one point: whether the code reached it, and which promise was broken."""
 
     point: Point
     fired: bool
@@ -224,7 +224,8 @@ def try_points(points: Iterable[Point], folder: Path, per_daemon: int = 40) -> I
     tried = 0
     try:
         for point in points:
-            # A keeper lives as long as its daemon, so each fault in a helper gets a new daemon.
+            # Each fault in a keeper or a runner gets a new daemon, because a keeper lives as long
+            # as its daemon.
             if faulty is not None and (
                 tried >= per_daemon
                 or point.role in ("keeper", "runner")
@@ -275,7 +276,8 @@ def _try(faulty: Faulty, point: Point) -> Outcome:
         fired = bool(faulty.control.fired)
         if fired:
             if point.role == "runner":
-                # A command cannot start if it gets a runner that is about to end by the fault.
+                # The fault may be about to end this runner. A command that got this runner now
+                # could not start.
                 wait_for(lambda: not _runs(faulty.control.hit), "a runner that sleeps or has ended")
             faulty.check()
     except (AssertionError, OSError) as error:

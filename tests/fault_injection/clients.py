@@ -15,7 +15,7 @@ from support import Json
 T = TypeVar("T")
 
 # A client may attach a moment before the daemon notices that the previous client is gone. A fault
-# may also hit one attempt.
+# may also make one attempt fail.
 ATTEMPTS = 3
 
 
@@ -74,8 +74,8 @@ class Clients(Asker):
         self.excused += replies[:-1]
 
     def _guarded(self, step: Callable[[], T]) -> T | None:
-        """Take a step. If the daemon loses the client meanwhile, attach again. This may happen
-        once.
+        """Take a step. If the connection is lost during the step, attach again. This may happen
+        only once.
         """
         try:
             return step()
@@ -116,7 +116,7 @@ class Clients(Asker):
         self.ask("ping", {}, lambda result: result == {})
 
     def _leave_a_command(self) -> None:
-        """Have requests in flight when the client vanishes."""
+        """Send requests that are still in flight when the client vanishes."""
         for command in ({"on_disconnect": "background"}, {"on_disconnect": "kill"}):
             self.daemon.request("bash", {"command": f"sleep {MARK}", **command})
         # The fault may end one of these requests.
@@ -131,7 +131,7 @@ class Clients(Asker):
         shells = {shell["bash_id"]: shell for shell in listed["shells"]}
         shell = shells.get(started["bash_id"], {})
         if shell.get("reason") == "lost":
-            # The fault has hit the supervision of this shell.
+            # The fault has ended the process that supervised this shell.
             self.excused.append("a lost shell")
             return
         if not shell.get("isRunning"):
@@ -141,7 +141,7 @@ class Clients(Asker):
             self.ask("ping", {}, lambda result: result == {})
 
     def _leave(self) -> None:
-        """End the stream of requests, and read everything to its end."""
+        """Close the stream of requests, and read all remaining messages."""
         asked = [self.daemon.request("ping") for _ in range(2)]
         self._lasting.end_requests()
         seen = [message["id"] for message in self.daemon.answers_to_the_end() if "id" in message]
@@ -152,7 +152,7 @@ class Clients(Asker):
         listed = self.ask("list_shells", None, lambda result: "shells" in result)
         shells: list[Json] = [] if listed is None else listed["shells"]
         for shell in shells:
-            # The fault hits at most one attempt.
+            # The fault makes at most one attempt fail.
             if shell["isRunning"] and not self.kill(shell["bash_id"]):
                 self.kill(shell["bash_id"])
         if started is not None:

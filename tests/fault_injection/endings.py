@@ -1,4 +1,4 @@
-"""Commands whose end is out of the ordinary, and commands with much output."""
+"""Commands that end in unusual ways, and commands with much output."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ COUNT = 60_000
 BYTES = 348_894
 
 # This command uses all the memory that its limit allows, and keeps it until it is killed, because
-# nobody reads what `tail` writes. A fault may leave only a watcher, which needs a moment.
+# nobody reads what `tail` writes. If a fault prevents a cgroup, only the daemon watches the memory,
+# and needs a moment to notice the excess.
 HOG = f"head -c 100M /dev/zero | tail | sleep {MARK}"
 
 
@@ -26,7 +27,10 @@ def is_match(result: Json) -> bool:
 
 
 class Endings(Asker):
-    """One run of commands with unusual ends or much output. The commands may write to `folder`."""
+    """One run of commands that end in unusual ways or write much output.
+
+    The commands may write to `folder`.
+    """
 
     STEPS = (
         "read_much_output",
@@ -68,8 +72,8 @@ class Endings(Asker):
         self.ask("call_tool", call, lambda result: "60000" in result["output"])
 
     def time_out(self) -> None:
-        """Exceed three time limits at once: the limits of a command, of its silence, and of its
-        call.
+        """Let three commands exceed a time limit at once: a timeout, an idle timeout, and a timeout
+        that moves the command to the background.
         """
         killed, silent, left = (
             self.daemon.request("bash", {"command": command, **limit})

@@ -31,15 +31,15 @@ from typing import Any, Final
 
 SIZE: Final = 4096
 # The first byte changes whenever another point is armed. The second byte is 1 once the point has
-# fired. The pid of the process that it has hit follows.
+# fired. The pid of the process in which the point has fired follows.
 _VERSION: Final = 0
 _FIRED: Final = 1
 _PID: Final = slice(4, 8)
 _TEXT: Final = 8
 
-# The failures of each system call. EINTR is left out because Python repeats the call (PEP 475), and
-# ECHILD because it is an answer and not a failure. close(2) is left out because it never fails for
-# our descriptors.
+# The errors that each system call can be made to raise. EINTR is left out because Python repeats
+# the call (PEP 475), and ECHILD because it is an answer and not a failure. close(2) is left out
+# because it never fails for our descriptors.
 FAILURES: Final[dict[str, tuple[int, ...]]] = {
     **dict.fromkeys(("read", "readv", "pread"), (errno.EIO, errno.ENOMEM, errno.EAGAIN)),
     **dict.fromkeys(
@@ -121,7 +121,9 @@ class Control:
 
     @property
     def hit(self) -> int:
-        """The pid of the process that the point has hit, as this process sees itself."""
+        """The pid of the process in which the point has fired, in the pid namespace of that
+        process.
+        """
         return int.from_bytes(self._map[_PID], "little")
 
     def point(self) -> dict[str, Any] | None:
@@ -130,7 +132,10 @@ class Control:
         return found
 
     def take(self) -> bool:
-        """Return whether this process is the first to reach the point; if so, disarm it."""
+        """Return whether this process is the first to reach the point.
+
+        If it is, disarm the point.
+        """
         if self._map[_FIRED]:
             return False
         self._map[_PID] = os.getpid().to_bytes(4, "little")
@@ -272,8 +277,8 @@ class Injector:
         return call
 
     def patch(self) -> None:
-        """Replace the functions that make system calls with wrappers, where shelld's code finds
-        them.
+        """Replace the functions that make system calls with wrappers, in the modules from which
+        shelld's code calls them.
         """
         for module in (os, fcntl, signal, termios):
             # The functions of `termios` raise `termios.error`, which is no OSError.

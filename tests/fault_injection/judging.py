@@ -1,4 +1,4 @@
-"""Command lines that the guard judges. Nothing runs any of them."""
+"""Command lines that the guard judges. None of these lines runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""`python launcher.py [options]`: run the daemon with fault injectors in it and in its helpers."""
+"""`python launcher.py [options]`: run the daemon with fault injectors in the daemon, its keeper and
+its runners.
+"""
 
 from __future__ import annotations
 

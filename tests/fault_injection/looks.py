@@ -11,7 +11,7 @@ from support import Json
 
 PYTHON = f"{sys.executable} -I -S -c"
 
-# This program serves a loopback port of its own, and prints the port.
+# This program listens on a free port on loopback, and prints the port.
 SERVER = f"""{PYTHON} '
 import socket, time
 server = socket.create_server(("127.0.0.1", 0))
@@ -81,19 +81,20 @@ class Looks(Asker):
             self.kill(shell)
 
     def _type(self, shell: str) -> None:
-        """Type lines one after the other, until the fault has hit one of them."""
+        """Type lines one after the other, until the fault makes a request fail."""
         read_word = {"text": "read -rs word\n", "wait": 60_000, "until": "prompt"}
         steps: tuple[Callable[[], object], ...] = (
             lambda: self._reach(shell, "prompt"),
             lambda: self._write(shell, "^typed 2", text="echo typed $((1+1))\n"),
-            # Otherwise, bash could write its prompt after the echo of the next line.
+            # Wait for the prompt, because otherwise bash could write it after the echo of the next
+            # line.
             lambda: self._reach(shell, "prompt"),
             lambda: self._write(shell, text="echo ä\u0301漢 \x1b[D\x08x\x15wrong\x17echo"),
             lambda: self._write(shell, "^kept", keys=["Space", "k", "e", "p", "t", "Enter"]),
             lambda: self._write(shell, text="for i in 1 2\n"),
             lambda: self._write(shell, "^round 2", text="do echo round $i\ndone\n"),
             lambda: self._write(shell, text="cat <<X\n"),
-            # Bash may lose keys that are typed while it takes a signal.
+            # Bash may lose keys that are typed while it handles a signal.
             lambda: self._reach(shell, "prompt"),
             lambda: self._write(shell, keys=["C-c"]),
             lambda: self._reach(shell, "prompt"),
@@ -113,7 +114,7 @@ class Looks(Asker):
                 return
 
     def _refuse(self, shell: str, text: str) -> None:
-        """Type text that the guard refuses. If the fault hits the guard, the guard refuses
+        """Type text that the guard refuses. If the fault makes the guard fail, the guard refuses
         nothing.
         """
         request = self.daemon.request("write_stdin", {"bash_id": shell, "text": text})
@@ -176,7 +177,7 @@ class Looks(Asker):
         shell = self._start(HOLDER)
         if shell is not None:
             self._reach(shell, "match", pattern="^begin")
-            # This call reads a pipe. By now, or soon, the command holds the lock of this pipe.
+            # This call reads a pipe whose lock the command holds already, or will hold soon.
             self._reach(shell, "quiet", quiet_ms=20)
             self.ask("list_shells", None, lambda result: len(result["shells"]) > 0)
             self.ask("bash_output", {"bash_id": shell}, lambda result: result["isRunning"])

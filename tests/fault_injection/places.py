@@ -79,8 +79,8 @@ class Places(Asker):
         self._replace_denied_path()
         self.bash("echo again", lambda result: result["stdout"] == "again\n", **session)
         tighter = {"deny_read": ["/mnt"]}
-        # The session does not keep the state of this command, because the command has another
-        # sandbox than the session.
+        # The session does not keep the state of this command, because the command runs in a
+        # different sandbox.
         request = self.daemon.request("bash", {"command": "x=2", "sandbox": tighter, **session})
         answer = self.answer(request, "bash")
         if "error" in answer or answer["result"].get("reason") == "lost":

@@ -25,7 +25,10 @@ LAUNCHER = Path(__file__).with_name("launcher.py")
 
 
 class Scene(NamedTuple):
-    """`start` gets a folder for files, and the environment. `asker` also gets the folder."""
+    """`start` starts a daemon, given a folder for its files and an environment.
+
+    `asker` makes an `Asker` for this daemon and folder.
+    """
 
     name: str
     steps: tuple[str, ...]

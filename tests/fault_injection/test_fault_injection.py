@@ -10,7 +10,7 @@ import pytest
 from fault_injection.campaign import Point, record_points, try_points
 from fault_injection.scenes import SCENES
 
-# Each fault in a helper needs a new daemon, so the sample has fewer faults in helpers.
+# Each fault in a keeper or a runner needs a new daemon, so the sample has fewer of these faults.
 CALLS, LINES, IN_HELPERS = 5, 5, 1
 
 
@@ -32,7 +32,7 @@ def test_a_sample_of_faults_breaks_no_promise(tmp_path: Path) -> None:
     calls = [point for point in points if point.role == "daemon" and point.call is not None]
     lines = [point for point in points if point.role == "daemon" and point.call is None]
     in_helpers = [point for point in points if point.role != "daemon"]
-    # A fixed seed gives the same sample everywhere, as long as the lines are the same.
+    # With a fixed seed, the sample is the same everywhere, until shelld's code changes.
     chosen = random.Random(0)
     sample = [
         *chosen.sample(calls, CALLS),

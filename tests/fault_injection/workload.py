@@ -8,7 +8,7 @@ from typing import Any
 from fault_injection.asking import ANSWER_S, MARK, Asker, ViolationError, is_excused
 from support import Json
 
-# This input is more than a pipe or a terminal takes at once.
+# This input is larger than the buffer of a pipe or a terminal.
 LINES = "".join(f"{number:03999}\n" for number in range(18))
 
 
@@ -45,7 +45,7 @@ class Workload(Asker):
         )
         answers: Any = self.daemon.receive(ANSWER_S)
         while "method" in answers:
-            # The previous fault has delayed this event of a subscription.
+            # This is an event of a subscription. A previous fault has delayed it.
             answers = self.daemon.receive(ANSWER_S)
         is_refused = "error" in answers and answers["id"] is None
         if not is_refused and sorted(answer["id"] for answer in answers) != ids:
@@ -127,7 +127,8 @@ class Workload(Asker):
             if (
                 self.ask("write_stdin", write, lambda result: result["written"] == len(LINES))
                 and self.ask("write_stdin", end, lambda result: result["written"] < 2)
-                # If one of these writes has failed, the command still waits for input.
+                # Only if both writes succeeded does the command end. Otherwise, it still waits for
+                # input.
             ):
                 read = {**shell, "wait": 60_000, "until": "exit", "stdout_offset": 0}
                 self.ask("bash_output", read, lambda result: "got" in result["stdout"])
@@ -161,7 +162,8 @@ class Workload(Asker):
         early: Json = {}
         answer = self.answer(handed, "background", early)
         if "error" in answer and call not in early:
-            # The call is still in flight.
+            # The call is still in flight. Cancel it twice, because the fault may make one attempt
+            # fail.
             for _ in range(2):
                 self.daemon.notify("$/cancelRequest", {"id": call})
         given = early.get(call) or self.answer(call, "bash")
@@ -199,7 +201,7 @@ class Workload(Asker):
 
     def cancel(self) -> None:
         request_id = self.daemon.request("bash", {"command": f"echo; sleep {MARK}"})
-        # The fault may hit a notification, which then has no effect; so send two.
+        # The fault may make one notification fail, which then has no effect. So send two.
         for _ in range(2):
             self.daemon.notify("$/cancelRequest", {"id": request_id})
         answer = self.answer(request_id, "cancelled bash")
@@ -262,7 +264,7 @@ class Workload(Asker):
             update = {**task, "inputResponses": {key: response}}
             updated = self.daemon.request("tasks/update", update)
             self.note(self.answer(updated, "tasks/update", early), "tasks/update")
-        # The fault may hit the first request to cancel.
+        # The fault may make the first request to cancel fail.
         for _ in range(2):
             cancel = self.daemon.request("tasks/cancel", task)
             self.note(self.answer(cancel, "tasks/cancel", early), "tasks/cancel")

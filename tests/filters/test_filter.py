@@ -1,5 +1,5 @@
-"""Filters: matching lines, refused patterns, costly patterns, and other tasks that run
-meanwhile.
+"""Filters: the lines that match, the patterns that are refused, and searches that delay no other
+task.
 """
 
 from __future__ import annotations
@@ -197,7 +197,7 @@ async def test_exploding_pattern_is_stopped_and_delays_nobody(
 
 
 def helpers() -> list[int]:
-    """Return the pids of the processes for backtracking."""
+    """Return the pids of the processes that run the backtracking engine."""
     return running_below(os.getpid(), "filters/main.py")
 
 
@@ -231,7 +231,7 @@ async def test_renewing_extends_the_time_budget(
         assert line_filter is not None
         monkeypatch.setattr(process, "TIME_BUDGET_S", 60)
         (pid,) = helpers()
-        # The filter began with a time budget of zero, and with two seconds of processor time.
+        # The filter began without a time budget, and with a limit of two seconds of processor time.
         while processor_seconds(pid) < 2.5:
             line_filter.renew()
             assert await line_filter.lines(text) == ""
@@ -351,7 +351,8 @@ async def test_a_large_pattern_finds_a_long_line(filters: Filters) -> None:
     words = "|".join(f"needle{number}[0-9]" for number in range(50))
     found = "a" * 8_000_000 + "needle377\n"
     assert await matching(filters, words, "few\n" + found + MEGABYTES) == (found, "re2")
-    # The helper process compiles this pattern, because the compiled program is too large.
+    # The helper process compiles this pattern, because its compiled program exceeds the limit for
+    # the daemon's own process.
     assert await matching(filters, r"\pL{200}\d", f"ä\n{'ä' * 200}1\n") == (
         "ä" * 200 + "1\n",
         "re2",

@@ -1,4 +1,7 @@
-"""The limit of a judgement on the event loop, and the thread that takes over at the limit."""
+"""The guard judges on the event loop up to a limit.
+
+Beyond this limit, a thread judges the command again.
+"""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def as_pattern(value: object) -> re.Pattern[str] | None:
 
 
 def table(module: ModuleType, name: str) -> Any:
-    """Return a private table of expressions of a module."""
+    """Return a module's private table of regular expressions."""
     names: dict[str, Any] = vars(module)
     return names[name]
 

@@ -1,4 +1,4 @@
-"""The shapes of the parser's nodes that the guard relies on."""
+"""The guard relies on these shapes of the parser's nodes."""
 
 from __future__ import annotations
 
@@ -204,5 +204,5 @@ def test_failed_reading_of_the_clock_ends_the_parsing(
         with pytest.raises(MemoryError):
             parse.parse("echo a; " * 2_000, 1.0)
     assert left == -1
-    # The parser has forgotten the text of the failed parsing.
+    # The parser has forgotten the text that it failed to parse.
     assert str(parse.parse("ls")) == str(parse.parse("rm"))

@@ -53,8 +53,8 @@ def passes_proxy(request: bytes) -> Callable[[], object]:
             sock.settimeout(15)
             sock.sendall(request)
             answer = b""
-            # If no answer comes, not the proxy but another program has received the request, so the
-            # attempt succeeds.
+            # If no answer comes, another program has received the request instead of the proxy, so
+            # the attempt has succeeded.
             with suppress(TimeoutError):
                 while more := sock.recv(100):
                     answer += more
@@ -189,7 +189,7 @@ ATTEMPTS: Final[dict[str, Callable[[], object]]] = {
     "change the owner outside": lambda: os.chown(f"{OUTSIDE}/file", os.getuid(), os.getgid()),
     "truncate outside": lambda: os.truncate(f"{OUTSIDE}/file", 0),
     "set an attribute outside": lambda: os.setxattr(f"{OUTSIDE}/file", "user.x", b"x"),
-    # A FIFO without a reader can be opened only in this way.
+    # With O_RDWR, a FIFO can be opened for writing even if nobody reads it.
     "write to a FIFO outside": opens(f"{OUTSIDE}/pipe", os.O_RDWR | os.O_NONBLOCK),
     "write to a FIFO outside by the root of the first process": opens(
         f"/proc/1/root{OUTSIDE}/pipe", os.O_RDWR | os.O_NONBLOCK

@@ -1,4 +1,5 @@
-"""Command lines in which a command arrives by a detour, in the format of `guard_classes`.
+"""Command lines in which bash runs a command where none seems to be, in the format of
+`guard_classes`.
 
 No test runs any of them.
 """

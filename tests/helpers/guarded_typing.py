@@ -15,7 +15,8 @@ reason = "a test forbids it"
 BASH = "PS1='ready> ' PS2='more> ' bash --norc --noprofile -i"
 # Dash leaves line editing to the terminal.
 DASH = "PS1='ready> ' dash -i"
-# The terminal erases less than readline does, and leaves "forb" and a backslash.
+# Here, the terminal's own line editing erases less than readline would. "forb" and a backslash
+# stay.
 CONTINUED = "forb\\.x\x17\x7f\n"
 
 

@@ -1,9 +1,9 @@
 """Serve MCP's Streamable HTTP in front of a stdio daemon, for clients that need HTTP.
 
 The bridge implements only the features that these clients need, and listens only on loopback. All
-clients share one daemon; the bridge assigns its own request ids to route the answers back. Calls
-with progress get an event stream. The bridge validates the headers as the specification demands,
-since that is the transport's task.
+clients share one daemon; the bridge assigns its own request ids to route the answers back. A call
+that asks for progress gets its answer as an event stream. The bridge validates the HTTP headers,
+because the specification makes this the transport's task.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from support import DAEMON_COMMAND, Json, RawDaemon, is_alive, wait_for
 
 
 class Lasting:
-    """A user whose lasting daemons are below `runtime`."""
+    """A user whose lasting daemons have their sockets in a directory below `runtime`."""
 
     def __init__(self, runtime: Path) -> None:
         self.runtime = runtime
@@ -29,7 +29,7 @@ class Lasting:
 
     @contextlib.contextmanager
     def attach(self, *args: str) -> Generator[RawDaemon]:
-        """Run `shelld attach` for the block."""
+        """Run `shelld attach` while the `with` block runs."""
         client = RawDaemon("attach", *args, env=self.env)
         try:
             yield client
@@ -46,7 +46,7 @@ class Lasting:
         return ended.returncode, ended.stderr
 
     def run(self, *args: str) -> subprocess.CompletedProcess[str]:
-        # Keep stdin open, because its end would make `attach` leave.
+        # Keep stdin open, because `attach` exits when its stdin ends.
         reader, writer = os.pipe()
         try:
             return subprocess.run(

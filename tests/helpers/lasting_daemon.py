@@ -25,8 +25,8 @@ from shelld_protocol.about import PROTOCOL
 from shelld_protocol.framing import FrameReader
 from support import RawDaemon
 
-# A reply, or the end of the daemon, may take this long. A daemon may need ten seconds if it first
-# loses another client.
+# The daemon may take this long to reply or to exit. It may need ten seconds if it must first drop
+# another client.
 REPLY_S = 20.0
 
 
@@ -101,7 +101,7 @@ class LastingDaemon(RawDaemon):
         return reply
 
     def say_nothing(self) -> None:
-        """Connect, and leave without a word."""
+        """Connect, and disconnect without sending anything."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
             connection.connect(str(self._path))
 
@@ -150,7 +150,7 @@ class LastingDaemon(RawDaemon):
     # -- as a daemon with one client --------------------------------------------------------
 
     def send_raw(self, data: bytes) -> None:
-        # A daemon that has lost the client does not read.
+        # The daemon may have noticed that the client is lost, and closed this stream.
         with contextlib.suppress(BrokenPipeError):
             view = memoryview(data)
             while view:
@@ -169,7 +169,7 @@ class LastingDaemon(RawDaemon):
             connection, state = self._say("stop")
             connection.close()
         if state == "gone":
-            # A daemon that can greet nobody cannot be told to stop.
+            # The daemon did not reply, so it cannot be asked to stop.
             self.process.terminate()
         super().close()
 

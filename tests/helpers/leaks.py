@@ -72,8 +72,8 @@ def assert_nothing_new_since(before: Resources) -> None:
     if not now.since(before):
         return
     if now._replace(children=before.children).since(before):
-        # Garbage may keep all kinds of resources except processes. Collecting the garbage takes
-        # longer than most tests, so do it only if such a resource is left.
+        # Garbage may keep resources of all kinds alive, except processes. Collecting the garbage
+        # takes longer than most tests, so do it only if such a resource is left.
         gc.collect()
     left: list[str] = []
 
@@ -88,7 +88,8 @@ def assert_nothing_new_since(before: Resources) -> None:
 
 
 # A daemon may keep these for later commands: a socket for each idle runner, pollers, and one more
-# dump file. A spare shell that fails has used a dump file besides the one of its command.
+# dump file. If a spare shell fails, it has used a dump file in addition to the dump file of its
+# command.
 _KEPT_FOR_LATER = {
     "socket:": MAX_IDLE,
     "anon_inode:[eventpoll]": 8,

@@ -57,7 +57,9 @@ async def generation_of(shell: Shell) -> int:
 
 @contextmanager
 def occupied(user: Lasting, shell: Shell) -> Generator[None]:
-    """Let the connection be lost, and keep the daemon occupied for the block."""
+    """Lose the connection, and keep the daemon occupied by another client while the `with` block
+    runs.
+    """
     lose_connection(shell)
     with user.attach("--name", "work") as other:
         assert other.call("ping") == {}
@@ -95,7 +97,8 @@ async def cancel_lost_call(
     """Lose the connection before the answer to a call comes, and cancel the call before the client
     is attached again.
 
-    With `runs`, the command of the call runs by then. Otherwise the daemon has not read the call.
+    If `runs`, the call's command already runs when the connection is lost. Otherwise, the daemon
+    has not read the call yet.
     """
     daemon = (await shell.server_info()).pid
     with ExitStack() as stack:
@@ -127,7 +130,7 @@ def end_connections_at(monkeypatch: pytest.MonkeyPatch, pattern: str) -> None:
 
 
 def has_unread_input(pid: int) -> bool:
-    """Return whether a pipe of a process has bytes that it has not read."""
+    """Return whether any pipe of a process contains bytes that nobody has read."""
     for entry in Path(f"/proc/{pid}/fd").iterdir():
         if entry.is_fifo():
             with entry.open("rb") as pipe:

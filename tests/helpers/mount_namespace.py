@@ -1,4 +1,6 @@
-"""Programs in a mount namespace of their own, which sees other files than the machine."""
+"""Programs in their own mount namespace, where they see different files than the rest of the
+machine.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +10,8 @@ import pytest
 
 
 def run_after(script: str, *arguments: str) -> list[str]:
-    """Return the start of a command line. In a new mount namespace, it runs `script`, and then the
-    command that the caller appends.
+    """Return the beginning of a command line. In a new mount namespace, the command line runs
+    `script`, and then the command that the caller appends.
     """
     prefix = ["unshare", "-m", "/bin/sh", "-c", f'{script} && shift {len(arguments)} && exec "$@"']
     prefix += ["sh", *arguments]

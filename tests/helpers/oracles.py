@@ -152,8 +152,8 @@ class Freezer:
 
     @contextlib.contextmanager
     def holding(self, pid: int) -> Generator[None]:
-        """Freeze a process while the block runs. The block must do something that ends the process
-        once it is thawed.
+        """Freeze a process while the `with` block runs. The block must make the process end as soon
+        as it is thawed.
         """
         with self.frozen(pid):
             yield
@@ -161,7 +161,7 @@ class Freezer:
 
     @contextlib.contextmanager
     def frozen(self, pid: int) -> Generator[None]:
-        """Freeze a process while the block runs."""
+        """Freeze a process while the `with` block runs."""
         (self._path / "cgroup.procs").write_text(str(pid))
         (self._path / "freezer.state").write_text("FROZEN")
         wait_for(lambda: self._state() == "FROZEN", "the freeze")
@@ -172,7 +172,8 @@ class Freezer:
 
     @contextlib.contextmanager
     def freezing_all(self) -> Generator[Path]:
-        """While the block runs, freeze each process that writes its pid to the yielded file."""
+        """While the `with` block runs, freeze each process that writes its pid to the yielded file.
+        """
         (self._path / "freezer.state").write_text("FROZEN")
         try:
             yield self._path / "cgroup.procs"

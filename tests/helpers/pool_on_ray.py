@@ -102,7 +102,7 @@ async def until(condition: Any) -> None:
 
 
 async def daemon_of(pool: Pool, session: str) -> int:
-    """Return the pid of the daemon on which a session is."""
+    """Return the pid of the daemon that has a session."""
     return (await pool.session(session).server_info()).pid
 
 
@@ -212,7 +212,8 @@ async def test_leaving_a_map_begins_no_more_commands(pool: Pool, tmp_path: Path)
     assert (await anext(iteration)).stdout == "1\n"
     await iteration.aclose()
     count = len(asked)
-    # There are two daemons with 64 places each, and one place that the first command has left.
+    # There are two daemons with 64 places each. One more command may have started, in the place of
+    # the first command, which has ended.
     assert count <= 2 * 64 + 1
     assert (await pool.bash("echo after")).stdout == "after\n"
     assert len(asked) == count
@@ -406,7 +407,7 @@ async def test_pool_reports_a_daemon_that_cannot_start(cluster: None) -> None:
 
 @pytest.mark.long
 def test_pool_works_inside_a_task(cluster: None) -> None:
-    # A worker cannot import this module, so the function uses nothing of it.
+    # A worker cannot import this module, so the function uses nothing from it.
     def in_task() -> tuple[str, int]:
         async def work() -> tuple[str, int]:
             async with Pool(1, num_cpus=0) as pool:
@@ -464,7 +465,7 @@ def test_manifest_describes_a_cluster_with_the_installed_version_of_ray(cluster:
     spec = cluster_manifest["spec"]
     assert spec["headGroupSpec"]["rayStartParams"]["num-cpus"] == "0"
     [workers] = spec["workerGroupSpecs"]
-    # A shell removes the outer quotes.
+    # Ray passes the value through a shell, which removes the outer quotes.
     [resources] = shlex.split(workers["rayStartParams"]["resources"])
     assert json.loads(resources) == {"shelld": 8}
     for group in (spec["headGroupSpec"], workers):

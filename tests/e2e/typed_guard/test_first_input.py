@@ -20,7 +20,8 @@ from typing_session import Session
         (DASH, "forbidd\x16\x7f\x7fen\n"),
         (DASH, "forbiddenx\x7f\x04\x04"),
         (DASH, CONTINUED + "idden\n"),
-        # The terminal erases the key C-f, and bash obeys the key C-a.
+        # The DEL makes the terminal erase C-f, but the terminal passes C-a on to bash, which moves
+        # the cursor.
         (BASH, "idden\x06\x7f\x01forb\n"),
         ("export x=forbidden; bash --norc --noediting", "$y\x7fx\n"),
         ('read -r line; eval "$line"', "forbiddenx\x7f\n"),

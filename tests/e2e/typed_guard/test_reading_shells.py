@@ -38,8 +38,8 @@ def test_shell_with_background_jobs_is_guarded(
 def test_shell_on_a_pipe_is_guarded_too(guarded: RawDaemon, command: str) -> None:
     typing = Session(guarded, command, tty=False, open_stdin=True)
     if command != "cat | bash":
-        # Wait until the shell in `command` reads its input. Before that, another shell may still be
-        # about to start this shell.
+        # Wait until the shell in `command` reads its input. Until then, the outer shell may not
+        # have started it yet.
         typing.write("echo ready; sleep 300 &\n")
         typing.until("ready\n")
     for line in ("forbidden\n", "forbidden;\x17\n", "forbidden #" + "\x7f" * 11 + "\n"):
@@ -65,7 +65,7 @@ def test_line_is_refused_while_the_readers_cannot_be_seen(rules: str, params: Js
         error = typing.refused("forbidden\n")
         resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE, limits)
         assert (error["code"], error["data"]["limit"]) == (1005, "files")
-        # The daemon has written nothing of the refused line.
+        # The daemon has written no part of the refused line.
         typing.write("echo this\n")
         typing.until("this")
         assert "forbidden" not in typing.output

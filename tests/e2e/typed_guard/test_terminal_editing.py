@@ -1,4 +1,4 @@
-"""The guard judges the lines that the terminal's own line editing leaves."""
+"""The guard judges lines in the form that they have after the terminal's own line editing."""
 
 from __future__ import annotations
 

@@ -76,13 +76,15 @@ def test_forbidden_line_is_not_typed_into_a_shell(typing: Session, lines: list[s
         [*text("xforb\\", "\x03\nidden\n")],
         [*text("xfor x in forbidden; do"), keys("C-c", "Enter"), *text("$x now\n")],
         [*text("x\x01" * 1_000 + "forbidden\n")],
-        # M-r drops the line, and with it the open quote.
+        # M-r drops the line, including the open quote.
         text("echo '" + "".join(f"\x1br{each}" for each in range(200)) + "\x1brforbidden\x07;\n"),
-        # At these places in the line, the keys erase nothing.
+        # Here, these keys erase nothing: the cursor is at the beginning of the line, or C-v quotes
+        # the key.
         [*text("forbidden"), keys("C-a", "C-w", "Enter")],
         [*text("forbidden"), keys("C-a", *["BSpace"] * 10, "Enter")],
         [*text("forbidden;"), keys("C-v", "C-w", "Enter")],
-        # The second of these keys is text, and the third erases it.
+        # After C-v, the first backspace is inserted as text. The second backspace erases this text,
+        # and the third erases the x.
         [*text("forbx"), keys("C-v", *["BSpace"] * 3), *text("idden"), keys("Enter")],
         # If readline does not know a key, it treats the last bytes of the key as text.
         text("forb\x1b[15idden\n"),
@@ -92,11 +94,11 @@ def test_forbidden_line_is_not_typed_into_a_shell(typing: Session, lines: list[s
         [*text("xforbidden"), keys("Home", "Delete", "Enter")],
         [*text("echo forbidden"), keys(*["Left"] * 1_000, "M-d", "Enter")],
         [*text("FORBIDDEN"), keys("M-b", "M-l", "Enter")],
-        # Bash takes the line at these keys, although none of them is a line end.
+        # Bash expands or runs the line at these keys, although none of them is a line end.
         [*text("$(forbidden)"), keys("Escape", "C-e")],
         [*text("forbidden"), keys("C-x", "C-e")],
         [*text("#forbidden"), keys("M-1", "M-#")],
-        # An earlier line of the same write gives a later line its meaning.
+        # In one write, an earlier line changes the meaning of a later line.
         text("x=forbidden\n$x\n"),
         text("f() { forbidden; }\nf\n"),
     ],
@@ -242,7 +244,7 @@ def test_dropped_line_does_not_stay_with_the_shell(typing: Session) -> None:
     typing.write(keys=["C-c"])
 
     def is_allowed() -> bool:
-        # Until bash has certainly handled the interrupt, it may keep the line.
+        # The daemon refuses the write as long as it cannot be sure that bash has dropped the line.
         try:
             typing.write("\n")
         except AssertionError:

@@ -18,7 +18,7 @@ def test_refusal_does_not_quote_a_secret(guarded: RawDaemon) -> None:
 @pytest.mark.parametrize(
     ("first", "second"),
     [
-        # A program that reads a password gets it without its line end.
+        # The client writes the secret without a line end, and presses Enter in a second write.
         ("forbidden --key=swordfish", keys("Enter")),
         # The command continues on the next line.
         ("KEY=swordfish forb\\\n", {"text": "idden\n"}),
