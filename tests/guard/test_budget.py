@@ -1,6 +1,6 @@
-"""The guard judges on the event loop up to a limit.
+"""The guard judges a command on the event loop up to a limit.
 
-Beyond this limit, a thread judges the command again.
+If the command exceeds this limit, a thread judges it.
 """
 
 from __future__ import annotations

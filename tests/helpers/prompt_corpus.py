@@ -16,10 +16,10 @@ class Entry(NamedTuple):
     `waits` tells how certain an ordinary user can be that a program waits for input. It is None for
     a decoy. `program` is the name of the waiting program in ps(1), if that name is always the same.
     `ready` is the text that a decoy writes when it begins to look like a waiting program. `needs`
-    lists the programs that some Debian systems lack. A quick entry needs no such program and starts
-    fast, so every run of the tests has it. With `needs_root`, only root can run the command,
-    because it switches to another user. If `is_missed`, no sign distinguishes the waiting program
-    from a program that works.
+    lists the programs that some Debian systems lack. If `is_quick`, the command needs none of these
+    programs and starts fast, so every run of the tests includes it. With `needs_root`, only root
+    can run the command, because it switches to another user. If `is_missed`, no sign distinguishes
+    the waiting program from a program that works.
     """
 
     name: str
@@ -295,29 +295,29 @@ _POSTGRES = (
 _ASKS_PASSWORD = "520000000800000003"
 _IS_OPEN = "520000000800000000 5300000018" + b"server_version\x0015.0\0".hex() + "5a0000000549"
 # This command stands in for a machine with an ssh server. It runs sshd behind a pipe, and sshd
-# never lets anybody in. As root, sshd would need a directory of the system, so it runs as another
-# user, who may still read the key.
+# never lets anybody in. If root ran sshd, it would need a system directory. So another user runs
+# it, who may still read the key.
 _MACHINE = (
     "ssh-keygen -qt ed25519 -N '' -f key; [ $UID = 0 ] && as='setpriv --reuid=nobody"
     " --inh-caps=+dac_read_search --ambient-caps=+dac_read_search';"
     " ssh -F none -o UserKnownHostsFile=hosts -o PreferredAuthentications=password {}"
     ' -o ProxyCommand="$as $(command -v sshd) -i -f /dev/null -h $PWD/key" x@stand-in'
 )
-# This program waits for its terminal and for data from the network.
+# This program waits for input from its terminal and for data from the network.
 CONNECTED = (
     "stty {}; exec python3 -c 'import select, socket;"
     ' s = socket.create_server(("127.0.0.1", 0)); c = socket.create_connection(s.getsockname());'
     ' print("$ ", end="", flush=True); select.select([0, c], [], [])\''
 )
-# This program waits for its terminal in one thread, and for data from the network in another.
+# This program waits for input from its terminal in one thread, and for data from the network in
+# another thread.
 CONNECTED_THREAD = (
     "stty {}; exec python3 -c 'import os, socket, threading;"
     ' s = socket.create_server(("127.0.0.1", 0)); c = socket.create_connection(s.getsockname());'
     " threading.Thread(target=c.recv, args=(1,), daemon=True).start();"
     ' print("$ ", end="", flush=True); os.read(0, 1)\''
 )
-# This program has the name of a program that passes keys on to another machine, but it passes no
-# keys on.
+# This program is named like a program that sends keys to another machine, but it sends no keys.
 REMOTE = (
     "ln -s $(python3 -c 'import os, sys; print(os.path.realpath(sys.executable))') ssh;"
     ' stty {}; ./ssh -ISc \'import select; print("$ ", end="", flush=True);'
@@ -381,9 +381,9 @@ _ANOTHER_USER = (
     _hidden("passwd", "passwd", "passwd"),
     _hidden("sudo", "sudo true", "sudo"),
     _hidden("hidden-keys", "sh -c 'stty raw -echo; cat'", "sh"),
-    # The terminal is in line mode with echo, as every terminal begins.
+    # The terminal is in line mode with echo, like every new terminal.
     _hidden("hidden-question", "sh -c 'echo Sure?; read x'", "sh", is_missed=True),
-    # The relay sets the modes of the terminal, so they tell nothing about the question.
+    # The relay sets the terminal's modes, so these modes tell nothing about the question.
     _hidden("hidden-relay-question", "script -qc 'read x' /dev/null", "script", is_missed=True),
 )
 

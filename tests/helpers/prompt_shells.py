@@ -1,4 +1,6 @@
-"""Run the entries of the corpus of prompts in one daemon with the rights of an ordinary user."""
+"""Run entries of `prompt_corpus` and `prompt_decoys` in one daemon with the rights of an ordinary
+user.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,7 @@ def _becomes_ordinary() -> bool:
 
 @contextlib.contextmanager
 def corpus_daemon() -> Generator[RawDaemon]:
-    """Run a daemon that can inspect programs of other users only as far as an ordinary user can."""
+    """Run a daemon that, like an ordinary user, may not inspect other users' programs."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     folders = (str(Path(sys.executable).parent), env["PATH"], "/usr/sbin")
     env |= {
@@ -65,7 +67,10 @@ def corpus_daemon() -> Generator[RawDaemon]:
 
 
 def start(daemon: RawDaemon, entry: Entry, place: Path) -> str:
-    """Start an entry in a directory of its own below `place`. Returns the id of its shell."""
+    """Start the command of an entry in its own directory below `place`.
+
+    Returns the id of the shell.
+    """
     home = place / entry.name
     home.mkdir()
     params: Json = {
@@ -85,7 +90,7 @@ def each_result(daemon: RawDaemon, method: str, requests: Iterable[Json]) -> lis
 
 
 def end(daemon: RawDaemon, shells: Iterable[str]) -> None:
-    """End shells with all that they have started."""
+    """End shells, and all processes that they have started."""
     each_result(daemon, "kill_shell", ({"bash_id": shell, "grace": 0} for shell in shells))
 
 

@@ -2,10 +2,10 @@
 
 ``python3 rebinding_names.py LOG PROGRAM ...``. The name server answers the first question for a
 name `ADDRESS.ADDRESS.rebinding.test` with the first address, and all later questions with the
-second address. Addresses have dashes in place of dots. A policy must protect the server that
-listens on the loopback at `PORT`. Each question, and each connection to that server, becomes a line
-of LOG. The program needs root, because the network and the file with the name server's address
-belong to new namespaces.
+second address. Addresses have dashes in place of dots. A server listens on loopback at `PORT`. The
+sandbox's policy must keep commands away from this server. LOG gets a line for each question, and
+for each connection to this server. The program needs root, because the network and the file with
+the name server's address belong to new namespaces.
 """
 
 from __future__ import annotations
@@ -60,8 +60,7 @@ def answer(question: bytes, asked: dict[str, int], log: int) -> bytes:
     count = asked[name] = asked.get(name, 0) + 1
     os.write(log, f"asked {name}\n".encode())
     chosen = labels[0 if count == 1 else 1]
-    # The answer has an address of four bytes, and a lifetime of one minute that no resolver here
-    # uses.
+    # The answer has a lifetime of 0 seconds, and an address of four bytes.
     found = b"\xc0\x0c\0\1\0\1\0\0\0\0\0\4" + socket.inet_aton(chosen.replace("-", "."))
     return question[:2] + b"\x81\x80\0\1\0\1\0\0\0\0" + body + found
 

@@ -1,4 +1,4 @@
-"""Map tests to rooms, from the table in CONTRIBUTING.md.
+"""Map tests to rooms, which are the parts of the source that the table in CONTRIBUTING.md lists.
 
 Run as a program, it prints the tests of the rooms that its arguments name. Without arguments, it
 prints the tests of the rooms with files that differ from the last commit.
@@ -24,7 +24,7 @@ class Paths(NamedTuple):
 
 
 def paths_by_room() -> dict[str, Paths]:
-    """Return the rows of the table."""
+    """Return the tests in each row of the table."""
     section = (ROOT / "CONTRIBUTING.md").read_text().partition("| room | its own tests |")[2]
     rows = (row.split("|") for row in section.partition("\n\n")[0].splitlines()[2:])
     cells = ([re.findall(r"`([^`]+)`", cell) for cell in row] for row in rows)

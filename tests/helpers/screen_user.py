@@ -38,7 +38,7 @@ class ScreenUser:
         return seen
 
     def type(self, *texts_or_keys: str | list[str]) -> None:
-        """Type texts, and keys given as lists."""
+        """Type texts and keys. A list contains the names of keys."""
         for each in texts_or_keys:
             what: Any = {"text": each} if isinstance(each, str) else {"keys": each}
             self.daemon.call("write_stdin", {"bash_id": self.bash_id, **what})

@@ -152,7 +152,10 @@ class Peer:
 async def served(
     max_in_flight: int = 4096, drain_s: float = 0.05, large: Body | None = None
 ) -> AsyncGenerator[Peer]:
-    """Run a server over pipes. When the block ends, the server's input ends, and it must stop."""
+    """Run a server over pipes.
+
+    When the `with` block ends, the server's input ends, and the server must stop.
+    """
     stdin, stdin_end = os.pipe()
     stdout, stdout_end = os.pipe()
     peer = Peer(stdin_end, stdout)
@@ -169,7 +172,8 @@ async def served(
 
                 async def serve() -> None:
                     await server.read_requests()
-                    # Tasks that wait for this event run only after the time of the drain has begun.
+                    # Tasks that wait for this event run only after the drain's time limit has
+                    # begun.
                     draining.set()
                     await server.drain(drain_s)
                     server.refuse_in_flight()
@@ -188,7 +192,7 @@ LARGE_BYTES = MAX_BACKLOG_BYTES + (1 << 20)
 
 
 class LargeBody:
-    """A body with large answers; it counts the answers that it has made."""
+    """The body of a method with large answers. It counts the answers that it has made."""
 
     def __init__(self) -> None:
         self.made = 0
@@ -221,8 +225,8 @@ DRAIN_S = 0.5
 
 
 def stalls_after(draining: anyio.Event) -> Body:
-    """Return a body that stops the daemon while it drains, as if the machine gave the daemon no
-    processor time.
+    """Return the body of a method that blocks the daemon while the daemon drains, as if the machine
+    gave the daemon no processor time.
     """
 
     async def stalls(_context: RequestContext, _params: NoParams) -> str:

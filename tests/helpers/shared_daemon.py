@@ -18,7 +18,9 @@ _OWN_PROCESSES = (b"\0-I\0-S\0-c\0", b"filters/main.py", b"screens/main.py", b"#
 
 
 class SharedDaemon:
-    """The daemon starts when a test first needs it, and again after a test that broke it."""
+    """Starts the daemon when a test first needs it, and starts a new one after a test has broken
+    it.
+    """
 
     def __init__(self, *args: str, **options: Any) -> None:
         self._args = args
@@ -51,7 +53,7 @@ class SharedDaemon:
                 wait_for(nothing_is_left)
             except AssertionError:
                 raise AssertionError(f"the test leaves processes: {left}") from None
-            # Before this answer, everything comes that the daemon has sent so far.
+            # Everything that the daemon has sent so far arrives before this answer.
             daemon.call("ping")
             daemon.forget_answers()
         except BaseException:
@@ -69,7 +71,7 @@ class SharedDaemon:
 
 
 def _foreign_processes(pid: int) -> list[str]:
-    """Return the processes below a daemon that are not its own."""
+    """Return the command lines of a daemon's descendants that are not the daemon's own helpers."""
     found: list[str] = []
     for below in descendants(pid):
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):

@@ -86,7 +86,7 @@ class Soak:
                 return
             self._note(message)
             if choose.random() < 0.001:
-                # Meanwhile answers pile up and commands continue.
+                # While the client reads nothing, answers pile up and commands continue.
                 time.sleep(0.2)
 
     def _note(self, message: Json) -> None:
@@ -195,7 +195,7 @@ class Soak:
             assert done.wait(60), "a request has no answer"
 
     def strangers(self) -> set[int]:
-        """Return the pids below the daemon that are neither helpers nor spare shells."""
+        """Return the pids of the daemon's descendants that are neither helpers nor spare shells."""
         helpers = {child for keeper in children(self.daemon.pid) for child in children(keeper)}
         own = {*children(self.daemon.pid), *helpers, *spares_of(self.daemon)}
         return set(descendants(self.daemon.pid)) - own
@@ -278,7 +278,7 @@ def check_growth(samples: list[Sample]) -> None:
     """Check that the last sample does not exceed the first, which was taken after the warm-up."""
     settled, last = samples[0], samples[-1]
     assert last.resident_mb <= settled.resident_mb + MAX_GROWTH_MB, (settled, last)
-    # A spare shell that is starting or ending counts with half its descriptors.
+    # A spare shell that is just starting or ending may have only half of its descriptors open.
     assert last.descriptors <= settled.descriptors + 8 + SPARE_DESCRIPTORS, (settled, last)
     assert last.threads <= settled.threads + 2, (settled, last)
     assert last.files <= settled.files, (settled, last)

@@ -15,7 +15,7 @@ import pytest
 
 from support import wait_for
 
-# sshd must be started by its whole path.
+# sshd must be started by its absolute path.
 SSHD = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
 NEEDED = ("ssh", "ssh-keygen")
 

@@ -149,8 +149,8 @@ def started_at(pid: int) -> int:
 class Mark:
     """A file that a command touches as soon as it has done what a test needs before a timeout.
 
-    On a busy machine, the time may be over before the command gets there. Then the test asks again.
-    If the file exists, the command was in time, and the daemon must show it.
+    On a busy machine, the timeout may pass before the command touches the file. The test then tries
+    again. If the file exists, the command was in time, and the daemon's answer must show this.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -158,7 +158,7 @@ class Mark:
         self.touch = f"touch {self._path}"
 
     def attempts(self) -> Iterator[int]:
-        """Yield a number for each attempt, until the file exists at the end of one."""
+        """Yield a number for each attempt, until the file exists at the end of an attempt."""
         for number in range(20):
             yield number
             if self._path.exists():
@@ -331,7 +331,8 @@ class RawDaemon:
             return bool(waiting)
 
         wait_for(one_waits, "a bash that waits")
-        # Rapid commands get two spare shells. The session takes the older one first.
+        # If commands follow each other rapidly, the session has two spare shells, and takes the
+        # older one first.
         return waiting[0]
 
     @property
@@ -390,7 +391,10 @@ class RawDaemon:
 
 @contextlib.contextmanager
 def raw_daemon(*args: str, stderr_is_silent: bool = True, **options: Any) -> Generator[RawDaemon]:
-    """Run a daemon for the block. If `stderr_is_silent`, the daemon must not write to stderr."""
+    """Run a daemon while the `with` block runs.
+
+    If `stderr_is_silent`, the daemon must not write to stderr.
+    """
     daemon = RawDaemon(*args, **options)
     try:
         yield daemon

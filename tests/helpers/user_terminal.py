@@ -52,7 +52,7 @@ class UserTerminal:
         try:
             data = os.read(self._main, 65536)
         except OSError:
-            # No process has the terminal any more.
+            # No process has the terminal open any more.
             return False
         self.shown += data.decode(errors="replace")
         return bool(data)
@@ -67,8 +67,9 @@ class UserTerminal:
         return before + text
 
     def until_it_selects(self) -> None:
-        """Wait until the program itself, which is in Python, sleeps in select(2) for a key. Python
-        notices a signal between the prompt and this call only at the next key.
+        """Wait until the program itself, which is in Python, sleeps in select(2) for a key. If a
+        signal arrives after the prompt and before this call, Python notices the signal only at the
+        next key.
         """
         self._wait_for_call({"x86_64": {"23", "270"}, "aarch64": {"72"}}, "that waits for a key")
 

@@ -36,8 +36,8 @@ LONG_S = input_reader.LIKELY_AFTER_S
 SHORT_S = LONG_S / 2
 
 # This relay passes input on to a second terminal, which has the same number as the first. Two
-# terminals can have the same number if one of them is in a container. A child runs the command. The
-# argument is the directory on which devpts is mounted.
+# terminals can have the same number if one of them is in a container. A child of the relay runs the
+# command. The first argument is the directory on which devpts is mounted.
 RELAY_TO_THE_SAME_NUMBER = """
 import ctypes, os, select, sys
 folder, *command = sys.argv[1:]
@@ -50,8 +50,8 @@ if not os.fork():
     os.execvp(command[0], command)
 select.select([0, masters[-1]], [], [])
 """
-# This program runs a command on such a terminal, and passes no input on. The command stays in the
-# session of the program, as in most tests of programs that need a terminal.
+# This program also runs a command on a second terminal with the same number, but passes no input
+# on. The command stays in the program's session, as in most tests of programs that need a terminal.
 TERMINAL_OF_THE_SAME_NUMBER = """
 import ctypes, os, subprocess, sys, time
 folder, *command = sys.argv[1:]
@@ -65,7 +65,7 @@ time.sleep(300)
 
 @contextmanager
 def on_terminal(*command: str) -> Generator[tuple[int, Source]]:
-    """Run a command on a terminal of its own, below this process."""
+    """Run a command on its own terminal, as a child of this process."""
     pty = open_pty(Size(24, 80))
     about = os.fstat(pty.slave)
     try:
@@ -98,8 +98,7 @@ def sleeps(pid: int, name: str) -> Callable[[], bool]:
 
 @pytest.fixture
 def hidden(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make the kernel hide the waits of processes, as it hides the waits of other users'
-    processes.
+    """Make the kernel hide what processes wait for, as it does for other users' processes.
     """
 
     def refuse(_pid: int, _is_spent: Callable[[], bool]) -> Iterator[Wait]:
@@ -109,7 +108,7 @@ def hidden(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_program_that_cannot_even_be_listed_is_likely(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Bash has become a program of another user, and the system hides such programs.
+    # Bash has replaced itself with another user's program, and the system hides such programs.
     with on_terminal("cat") as (pid, source), monkeypatch.context() as patch:
         hide_process(patch, pid, FileNotFoundError)
         found = find(pid, source, NO_ECHO, LONG_S)
@@ -163,14 +162,16 @@ def test_hidden_reader_of_a_containers_terminal_does_not_read_ours() -> None:
 def test_reader_of_a_terminal_of_a_test_in_a_sandbox_does_not_read_ours(tmp_path: Path) -> None:
     program = [sys.executable, "-c", TERMINAL_OF_THE_SAME_NUMBER, str(tmp_path)]
     with on_terminal(*mounting(tmp_path), *program, "cat") as (pid, source):
-        # Without the instance, the two terminals look the same.
+        # If the search does not know the devpts instance, the two terminals look the same.
         by_number = source._replace(instance=None)
         wait_for(lambda: find(pid, by_number, LINES, SHORT_S) is not None, "cat to wait for input")
         assert find(pid, source, LINES, LONG_S) is None
 
 
 def mounting(folder: Path) -> list[str]:
-    """Return the first words of a command that first mounts other terminals on a directory."""
+    """Return the beginning of a command line that mounts other terminals on a directory, and then
+    runs a program.
+    """
     return run_after('mount -t devpts -o newinstance,ptmxmode=666 devpts "$1"', str(folder))
 
 
@@ -259,7 +260,7 @@ def test_program_that_passes_input_on_to_a_connection_is_likely_at_best(
         ),
         ("socket.socket(socket.AF_NETLINK, socket.SOCK_RAW)", True),
         ("server", True),
-        # Every event loop has such a pair for itself.
+        # Every event loop has such a pair of sockets, to wake itself up.
         ("(pair := socket.socketpair())[0]", True),
         ("0", True),
     ],
@@ -352,8 +353,8 @@ source, target = (0, master) if os.fork() else (master, 1)
 while data := os.read(source, 4096):
     os.write(target, data)
 """
-# The first process has the terminal. The second process has the terminal of a child. Both share a
-# socket.
+# The first process reads our terminal, and the second process reads the terminal of its child. A
+# socket connects the two processes.
 CLIENT_AND_SERVER = """
 import os, pty, select, socket, sys
 ours, theirs = socket.socketpair()
@@ -396,8 +397,8 @@ def test_reader_behind_two_processes_that_relay_is_found(inner: str) -> None:
 
 
 def test_reader_that_holds_the_terminal_of_a_child_is_proved() -> None:
-    # A program that uses pexpect does this. The parent asks a question, and nobody reads the output
-    # of the child.
+    # A program that uses pexpect does this. The parent asks a question itself, and nobody reads the
+    # child's output.
     code = "import os, pty\nif pty.fork()[0]: os.read(0, 1)\nelse: os.execvp('cat', ['cat'])"
     with on_terminal(sys.executable, "-c", code) as (pid, source):
         wait_for(lambda: find(pid, source, LINES, SHORT_S) is not None, "the parent to wait")
@@ -457,10 +458,10 @@ def test_relay_whose_terminal_is_not_found_is_likely_at_best(
 @pytest.mark.parametrize(
     ("code", "is_found"),
     [
-        # The epoll set keeps the pipe, although the descriptor number of the pipe belongs to the
-        # terminal by now.
+        # The epoll set still contains the pipe, although the pipe's descriptor number now belongs
+        # to the terminal.
         ("r, w = os.pipe(); a = os.dup(r); p.register(r, 1); os.dup2(0, r); p.poll()", False),
-        # The epoll set has the pipe and the terminal, both under the same number.
+        # The epoll set contains the pipe and the terminal, both under the same number.
         (
             "r, w = os.pipe(); a = os.dup(r); p.register(r, 1); os.dup2(0, r); p.register(r, 1);"
             " p.poll()",
@@ -554,7 +555,7 @@ def test_program_that_polls_is_found_again_after_a_stop() -> None:
         wait_for(lambda: find(pid, source, LINES, SHORT_S) is not None, "the program to wait")
 
 
-# The parent holds the terminal of a child, and itself asks a question.
+# The parent has its child's terminal open, and asks a question itself.
 WITH_A_CHILD = """
 import os, pty, select, threading
 pid, master = pty.fork()
@@ -674,7 +675,7 @@ def requests_to(server: int, log: Path) -> list[int]:
 def test_look_asks_no_server_that_may_not_answer(tmp_path: Path, code: str, is_found: bool) -> None:
     folder, log = tmp_path / "mounted", tmp_path / "log"
     folder.mkdir()
-    # Another thread waits for the server, even in the program that reads the terminal.
+    # In both cases, another thread of the program waits for the silent server.
     code = f"import os, threading; threading.Thread(target=os.read, args=(file, 1)).start(); {code}"
     command = [sys.executable, silent_server.__file__, str(folder), str(log), code]
     with on_terminal(*command) as (pid, source):

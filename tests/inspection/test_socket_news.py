@@ -22,7 +22,10 @@ FIRST, SECOND = Socket(1, 80, "::"), Socket(2, 81, "::")
 
 
 class Kernel:
-    """This kernel lists the sockets that a test sets, and counts its listings."""
+    """This object stands for the kernel.
+
+    It lists the sockets that a test sets, and counts the listings.
+    """
 
     def __init__(self) -> None:
         self.listening: list[Socket] | None = []
@@ -186,7 +189,7 @@ async def test_watchers_of_a_namespace_share_its_looks(
     there = f"/proc/{os.getpid()}"
 
     def listening(proc_dir: str) -> list[Socket]:
-        # There is no news in the daemon's namespace.
+        # In the daemon's namespace, no socket ever changes.
         return kernel.list(proc_dir) if proc_dir == there else []
 
     def note(watcher: str) -> None:
@@ -237,7 +240,7 @@ async def test_abandoned_namespace_is_news_and_is_no_longer_watched(
 ) -> None:
     news = SocketNews()
     with SocketWatch(news, lambda: None) as watch:
-        # First, another process is in the namespace. Then no process is.
+        # First one process is in the namespace, then another, and then none.
         watch.follow({namespace: "/proc/0"})
         assert watch.count == 1
         watch.follow({namespace: PROC_DIR})
@@ -271,7 +274,8 @@ def has_more_than(watch: SocketWatch, count: int) -> bool:
 async def test_socket_in_another_namespace_is_news(
     server: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Only the number of sockets shows that there is a new socket.
+    # The sockets are not listed again just because time has passed, so only their number can reveal
+    # a new socket.
     monkeypatch.setattr(socket_news, "_LIST_ANYWAY_S", 3_600.0)
     proc_dir = f"/proc/{server.pid}"
     with SocketWatch(SocketNews(), lambda: None) as watch:

@@ -23,7 +23,7 @@ def place_of(server: socket.socket) -> Socket:
 
 @pytest.fixture(params=["netlink", "proc"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Let the kernel answer in only one of the two ways."""
+    """Let the kernel answer only through netlink, or only through /proc."""
 
     def refuse(*_: object) -> list[Socket]:
         raise OSError

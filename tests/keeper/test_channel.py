@@ -48,7 +48,7 @@ def test_several_messages_are_received_at_once() -> None:
 
 
 def small_pair(*, blocking: bool) -> tuple[Channel, Channel]:
-    """Return two ends with less buffer space than a message needs."""
+    """Return the two ends of a channel whose buffer is too small for a message."""
     ours, theirs = socket.socketpair()
     ours.setblocking(blocking)
     ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)

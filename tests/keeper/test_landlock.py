@@ -56,7 +56,7 @@ def test_only_files_below_some_directories_can_be_opened_for_writing(tmp_path: P
     ]
     command = [sys.executable, "-c", _PROGRAM, "inside", *works, *fails]
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
-    # Landlock allows the move to `outside`, because only mounts limit moves.
+    # Landlock does not prevent the move to `outside`. In a sandbox, mounts prevent such moves.
     assert ended.stdout.splitlines() == [*works, fails[-1]]
 
 

@@ -1,4 +1,4 @@
-"""More processes end than are reaped at once."""
+"""More processes end at the same time than the reaper handles at once."""
 
 from __future__ import annotations
 

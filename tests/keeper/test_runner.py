@@ -163,7 +163,8 @@ def test_leftover_list_shrinks_as_processes_end(pool: RunnerPool, tmp_path: Path
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 200])
 def test_sigterm_reaches_processes_that_changeparent_of(pool: RunnerPool, count: int) -> None:
-    # Bash dies of the signal, so the sleeps become children of the runner during the signalling.
+    # Bash dies of the signal, so the sleeps become children of the runner while the runner is still
+    # sending signals.
     command = b"for i in {1..%d}; do setsid sleep 300 & done; wait" % count
     for _ in range(10 if count == 1 else 3):
         run = Run(pool, command)
@@ -245,7 +246,9 @@ def test_double_fork_closing_everything_is_killed(
 
 
 class _PatientPool(RunnerPool):
-    """A pool in which a runner ends after `looks_left` checks."""
+    """A pool that kills a runner when it checks for the `looks_left`-th time whether the runner is
+    dying.
+    """
 
     looks_left = 0
 

@@ -1,4 +1,4 @@
-"""The scan finds the processes below this process. Signals reach only these processes."""
+"""The scan finds the descendants of this process, and signals reach only these processes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from support import is_alive, wait_for
 
 
 def below() -> dict[int, int]:
-    """Return the processes below this process, with their parents."""
+    """Return the descendants of this process, with their parents."""
     found = tree.walk()
     assert found is not None
     return dict(found)
