@@ -1,4 +1,4 @@
-"""A room of the source code imports only the rooms below it."""
+"""Each room, a folder of the source code, imports only the rooms below it."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def test_every_contestant_has_a_figure_or_reason(tmp_path: Path) -> None:
     assert rows["ping"]["asyncio"] == {"why": "has no server to ask"}
     for figure in ("crash_left", "forgotten"):
         medians = {name: cell["median"] for name, cell in rows[figure].items()}
-        # Only the daemon leaves nothing and forgets nothing.
+        # Only shelld leaves no process behind and forgets no state.
         assert medians.pop("shelld") == 0
         assert all(medians.values())
 

@@ -1,5 +1,4 @@
-"""If a thread cannot begin because memory is short, only the request that needs the thread fails.
-"""
+"""If a thread cannot begin because memory is short, only the request that needs the thread fails."""
 
 from __future__ import annotations
 

@@ -98,8 +98,7 @@ def sleeps(pid: int, name: str) -> Callable[[], bool]:
 
 @pytest.fixture
 def hidden(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make the kernel hide what processes wait for, as it does for other users' processes.
-    """
+    """Make the kernel hide what processes wait for, as it does for other users' processes."""
 
     def refuse(_pid: int, _is_spent: Callable[[], bool]) -> Iterator[Wait]:
         raise PermissionError

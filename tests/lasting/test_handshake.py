@@ -122,5 +122,5 @@ def test_attach_imports_no_slow_module() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
     )
     loaded = {name.partition(".")[0] for name in run.stdout.split()}
-    # The client waits during the imports, and these modules take the longest to import.
+    # The user waits while `attach` imports modules, and these modules take the longest to import.
     assert not loaded & {"anyio", "asyncio", "inspect", "msgspec", "shelld_protocol"}

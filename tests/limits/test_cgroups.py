@@ -38,7 +38,7 @@ def test_each_controller_of_cgroup_v1_has_its_parent(tmp_path: Path) -> None:
     own = [OwnCgroup("cpu,pids", str(pids)), OwnCgroup("memory", str(memory))]
     expected = {"memory": ParentCgroup(str(memory), False), "pids": ParentCgroup(str(pids), False)}
     assert found(*own) == expected
-    # Nobody delegates cgroups of v1.
+    # Cgroups v1 need not be delegated, so systemd makes no difference.
     assert found(*own, under_systemd=True) == expected
     (memory / "cgroup.procs").unlink()
     assert found(*own) == {"pids": ParentCgroup(str(pids), False)}
@@ -66,8 +66,8 @@ def test_cgroup_v2_must_hand_down_the_controller(
 def test_parent_beside_the_own_cgroup_is_found(tmp_path: Path) -> None:
     own = folder(tmp_path, "unit/daemon")
     unit = folder(tmp_path, "unit", cgroup__subtree_control="memory pids\n")
-    # The limits of the own cgroup do not hold for a cgroup beside it. So a cgroup beside the own
-    # cgroup must be delegated.
+    # The limits of the daemon's own cgroup do not apply to a cgroup beside it. So the daemon may
+    # make such a cgroup only if the parent is delegated.
     assert found(OwnCgroup("", str(own))) == {}
     try:
         os.setxattr(unit, "user.delegate", b"1")

@@ -24,7 +24,7 @@ MIB = 1024 * 1024
 
 
 class FakeCommand:
-    """`ended` has the reasons for which the limiter ended the command."""
+    """`ended` lists the reasons why the limiter ended the command."""
 
     def __init__(self, runner: int | None, *, threads: int = 1, rss: int = 0, pss: int = 0) -> None:
         self.runner = runner
@@ -40,7 +40,10 @@ class FakeCommand:
 
 
 class Machine:
-    """This machine has the command of each runner, and counts the measurements of commands."""
+    """Stands for the machine.
+
+    `commands` maps each runner to its command, and `scans` and `pss_scans` count the measurements.
+    """
 
     def __init__(self) -> None:
         self.commands: dict[int, FakeCommand] = {}

@@ -1,4 +1,7 @@
-"""The resources that the processes of a command use. This process takes the place of the runner."""
+"""The resources that the processes of a command use.
+
+The test's own process takes the place of the runner.
+"""
 
 from __future__ import annotations
 

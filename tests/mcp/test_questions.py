@@ -29,7 +29,7 @@ OVERWRITE = "read -p 'Overwrite? ' answer; echo You said $answer"
 
 
 class Asked:
-    """A client to which the task can put the question of a program."""
+    """A client that a task asks when its program waits for input."""
 
     def __init__(self, manager: Manager, shell: Shell) -> None:
         self.shell = shell
@@ -131,7 +131,7 @@ async def test_a_line_of_another_process_does_not_close_a_question(
 
 
 async def answer_late(asked: Asked, key: str, text: str, other: bytes) -> str:
-    """Answer a question that the input `other` has answered first. Returns the next question."""
+    """Answer a question, but let the input `other` answer it first. Returns the next question."""
     target = asked.shell.input
     assert target is not None
     message = ""
@@ -183,7 +183,7 @@ async def test_question_stays_open_while_jobs_end_and_write(ask: Ask, tmp_path: 
     key, message = await asked.question()
     for gate, name in zip(gates, "ab", strict=True):
         gate.open()
-        # The end of a job also wakes up the bash that reads.
+        # When a job ends, the bash that waits for input wakes up, too.
         while not message.endswith(f'{name}"'):
             again, message = await asked.question()
             assert again == key

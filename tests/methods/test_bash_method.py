@@ -99,7 +99,7 @@ async def test_call_cannot_loosen_the_sandbox_of_a_session_configured_again(
         await bash(context, BashParams("sleep 300", run_in_background=True))
         loose = SandboxPolicy(mode="workspace", network="full")
         async with anyio.create_task_group() as tasks:
-            # The command waits for the end of the other one.
+            # The command waits until the other command has ended.
             tasks.start_soon(run, context, BashParams("true", session="s", sandbox=loose))
             await anyio.lowlevel.checkpoint()
             policy = resolved(SandboxPolicy(mode="read-only"), "/", "auto")
@@ -173,7 +173,7 @@ async def test_cancelled_background_call_leaves_no_command(
 
 
 async def no_wait() -> None:
-    """Return at once, because the client has read everything."""
+    """Return at once, as if the client had read everything."""
 
 
 async def test_large_result_waits_for_memory() -> None:
@@ -189,7 +189,7 @@ async def test_large_result_waits_for_memory() -> None:
         assert refused.value.data["limit"] == "memory"
         shell = manager.get(refused.value.data["bash_id"])
         assert shell.stdout.unread_bytes == 300_000
-        # The refused request no longer has the turn for large answers.
+        # The refused request no longer keeps other requests from making large answers.
         context = RequestContext(daemon, large_answers=answers)
         large = await bash(context, BashParams("head -c 300000 /dev/zero"))
         assert isinstance(large, BashResult)

@@ -268,7 +268,7 @@ async def use_tool(
         read_after_input,
         partial(use_tool, BashOutputTool, wait=60_000),
         partial(use_tool, BashOutputTool, wait=60_000, filter="o"),
-        # With a longer wait, this tool would wait in vain for output after the input.
+        # With a longer wait, this tool would wait for output after the input, which never comes.
         partial(use_tool, BashInputTool, wait=1, text="x"),
     ],
     ids=["plain", "filter", "write_stdin", "BashOutput", "BashOutput filter", "BashInput"],

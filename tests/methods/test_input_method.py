@@ -1,4 +1,6 @@
-"""`write_stdin` when something changes, or others write, while the daemon prepares a request."""
+"""`write_stdin` when the shell or its terminal changes, or another request writes, while the daemon
+prepares the write.
+"""
 
 from __future__ import annotations
 
@@ -139,7 +141,7 @@ async def test_line_is_edited_in_the_modes_in_which_it_is_written(
         checkpoint = once(lambda: set_mode(stdin, termios.ICANON, is_on=True))
         monkeypatch.setattr("shelld.methods.judged_typing.checkpoint", checkpoint)
         await write_stdin(context, WriteStdinParams(shell.id, text="a line"))
-        # The first end-of-input key passes on the line.
+        # The first end-of-input key only passes the line on to the program.
         result = await write_stdin(context, WriteStdinParams(shell.id, eof=True))
         assert result.written == 2
 

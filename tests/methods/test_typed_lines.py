@@ -1,4 +1,4 @@
-"""The text of the refusal of a typed line."""
+"""The error message with which the daemon refuses a typed line."""
 
 from __future__ import annotations
 

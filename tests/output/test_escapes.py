@@ -1,4 +1,6 @@
-"""The bytes alone decide what is a unit or an escape sequence, however they were cut."""
+"""What counts as a unit or an escape sequence depends on the bytes alone, not on the pieces in
+which they arrive.
+"""
 
 from __future__ import annotations
 

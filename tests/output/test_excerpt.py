@@ -53,7 +53,8 @@ async def test_output_dropped_after_reading_stays_in_excerpt() -> None:
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(peek)
-        # Meanwhile, the reader reads the text. It lets other tasks run before it returns.
+        # During this checkpoint, the reader reads the text, and lets other tasks run before it
+        # returns.
         await anyio.lowlevel.checkpoint()
         output.forget()
     assert (len(reads[0].text), reads[0].dropped) == (100_000, 0)

@@ -55,7 +55,7 @@ def test_free_space_at_end_is_truncated(spool: Spool) -> None:
     assert disk_bytes(spool) == 8 * BLOCK_BYTES
     spool.shrink()
     assert disk_bytes(spool) == spool.size == 2 * BLOCK_BYTES
-    # The spool gives out freed blocks again, and each of them once.
+    # The spool reuses freed blocks, and gives out each of them only once.
     again = [put(spool, b"y" * BLOCK_BYTES) for _ in range(6)]
     assert sorted([*blocks[:2], *again]) == list(range(8))
     assert spool.put(b"z") is None

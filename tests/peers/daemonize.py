@@ -1,7 +1,7 @@
 """Escape like a daemon, by a double fork and a new session, with every descriptor closed.
 
-Such a process cannot hold a witness. Instead, it appends one byte per tick to the file that its
-argument names.
+Such a process cannot hold the FIFO of a `Witness` open (see `oracles`). Instead, it appends one
+byte per tick to the file that its argument names.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Addresses of the internet, and addresses that a policy must list."""
+"""Public internet addresses, and addresses that the proxy reaches only if a policy lists them."""
 
 from __future__ import annotations
 

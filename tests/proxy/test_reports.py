@@ -18,7 +18,7 @@ REFUSAL: Refusal = ("a.org", 443, "not_listed")
 
 
 def test_daemon_learns_of_a_refusal_before_the_client_is_answered() -> None:
-    # At first, the daemon does not read.
+    # Only the third attempt to send succeeds, as if the daemon did not read at first.
     answers = [False, False, True]
     sent: list[Message] = []
 
@@ -35,7 +35,7 @@ def test_daemon_learns_of_a_refusal_before_the_client_is_answered() -> None:
         assert answers == []
         kind, [entry] = sent[-1]
         assert kind == DENIED
-        # No process has this connection. The message has the time of the first refusal.
+        # No process has this connection. The message contains the time of the first refusal.
         assert entry[:-1] == (0, *REFUSAL, 3)
         assert entry == sent[0][1][0]
 

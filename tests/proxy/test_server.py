@@ -21,8 +21,8 @@ Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]
 
 
 class Origin(NamedTuple):
-    """A server to which the names of allowed hosts lead. `requests` has the heads that the server
-    has received.
+    """The server to which the names of allowed hosts resolve. `requests` has the heads that the
+    server has received.
     """
 
     port: int
@@ -41,7 +41,7 @@ class Proxy:
         self._names = names
 
     async def resolve(self, host: str, port: int) -> list[str]:
-        """Return the next answer for a name, as a name server does that changes its answers."""
+        """Return the next answer for a name, like a name server whose answers change."""
         del port
         self.looked_up.append(host)
         if host not in self._names:
@@ -420,7 +420,7 @@ def test_silent_client_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
         async with origin() as server, proxy([f"127.0.0.1:{server.port}"]) as made:
             for silent in (b"", b"GET http", b"\x05", b"\x05\x01\x00\x05"):
                 await made.ask(silent)
-            # There is room for one client only, and the silent clients no longer take it.
+            # There is room for only one client, and the silent clients no longer occupy it.
             got = await made.ask(get(f"http://127.0.0.1:{server.port}/"))
             assert got.endswith(b"ok")
 

@@ -1,4 +1,4 @@
-"""The commands to which a refusal of the proxy belongs."""
+"""The commands to which the proxy's refusals belong."""
 
 from __future__ import annotations
 

@@ -30,7 +30,8 @@ def test_failed_look_at_a_runner_keeps_the_pid_of_its_command(
     command = subprocess.Popen(["sleep", "300"])
     handles = [os.pidfd_open(os.getpid()), os.pidfd_open(command.pid)]
     try:
-        # The failed call must not keep one of these handles for the next message.
+        # `receive` fails on this message, and must not keep one of its handles for the next
+        # message.
         runner.send((READY, 2, True, False), (handles[0], handles[0]))
         with monkeypatch.context() as patch:
             patch.setattr(pids, "pid_of", fail)
@@ -128,7 +129,7 @@ class Machine:
         ([], [3, 77], [12]),
         ([FileNotFoundError()], [2], [11]),
         ([OSError(errno.EMFILE, "")], [2], [11]),
-        # The failed search cannot tell whether the processes have ended.
+        # The search fails so often that it cannot tell whether the processes have ended.
         ([OSError(errno.EMFILE, "")] * 9, [2], [ENDED]),
         ([PermissionError()] * 9, [1, 2], [ENDED]),
     ],

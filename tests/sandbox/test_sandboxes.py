@@ -1,4 +1,4 @@
-"""If a part of the daemon fails, nobody waits for a sandbox that does not run."""
+"""If a part of the daemon fails, no command waits for a sandbox that will never run."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ async def test_files_of_sandbox_are_closed_although_its_first_retirement_fails(
         places.trim()
     descriptor = place.files.take()
     places.trim()
-    # Once the sandbox has ended, a file that comes back is closed at once.
+    # A file that is given back after the sandbox has ended is closed at once.
     place.files.give_back(descriptor)
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(descriptor)
@@ -148,7 +148,7 @@ def test_sandbox_is_killed_although_the_message_cannot_be_sent(
     sandbox._outside = ours  # pyright: ignore[reportPrivateUsage]
     monkeypatch.setattr(Channel, "send", no_memory)
     sandbox.end()
-    # A runner kills its command at the end of its channel.
+    # A runner kills its command when its channel is closed.
     assert runner.recv(1) == b""
     sandbox.close()
     runner.close()

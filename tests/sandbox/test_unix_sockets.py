@@ -42,7 +42,8 @@ def test_list_without_its_head_is_an_error() -> None:
 def test_a_socket_is_listed_under_its_path(tmp_path: Path, name: str) -> None:
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(tmp_path / name))
-        # The list has no sign that tells a line end in a name from the end of its line.
+        # In the kernel's list, a line end at the end of a name looks like the end of the list's
+        # line.
         assert str(tmp_path / name).rstrip("\n") in socket_paths()
 
 

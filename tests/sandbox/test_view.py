@@ -58,7 +58,7 @@ def test_a_socket_that_is_listed_through_a_link_is_hidden(hidden: Path) -> None:
     (hidden / "workspace").mkdir()
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(hidden / "workspace/socket"))
-    # The link is in a private directory, but leads to one that the sandbox shows.
+    # The link is in a private directory, but leads to a directory that the sandbox shows.
     (hidden / "link").symlink_to(hidden / "workspace")
     listed = hidden / "link/socket"
     assert view(SandboxPolicy(), hidden / "workspace", sockets=(listed,)).sockets == {str(listed)}

@@ -129,7 +129,7 @@ async def test_screen_shows_output_that_overtakes_it(
 
     async def ask_while_more_comes(helper: Helper, data: bytes) -> bytes:
         if data == b"F[]\n12345":
-            # The output that this step had to show is gone before the next step.
+            # The output that the next step would show is dropped before that step.
             terminal.output.append(b"\r\nnew")
             terminal.output.drop(5)
         return await ask(helper, data)
@@ -274,7 +274,7 @@ async def test_many_looks_at_once_share_the_processes(
         assert await terminal.lines() == ["", "", ""]
         most = max(most, sum(each.screen.has_process for each in terminals))
 
-    # The second time, screens that wait for their turn have processes.
+    # In the second round, screens that wait for their turn already have processes.
     for _ in range(2):
         async with anyio.create_task_group() as tasks:
             for terminal in terminals:
@@ -391,7 +391,7 @@ async def test_cut_look_shows_at_least_the_wanted_output(
     terminal.output.append(b"0123456789abcdefghij")
     cut = await terminal.screen.capture(least=7, cut_at=-math.inf)
     assert cut.lines == ["0123456789", "", ""]
-    # Each further call of `capture` shows one step more.
+    # Each further call of `capture` processes one more step of the output.
     cut = await terminal.screen.capture(cut.version, least=7, cut_at=-math.inf)
     assert cut.lines == ["0123456789abcde"]
     assert (await terminal.lines())[0] == "0123456789abcdefghij"

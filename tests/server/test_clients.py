@@ -60,7 +60,7 @@ def fail_first(clients, connection, state, *rest):
 Clients._reply = fail_first
 """
 
-# The first release of a stream of answers fails before its first step.
+# The first call of `Output.release` fails before it has done anything.
 _RELEASING = """
 from shelld.server.stdio import Output
 
@@ -76,8 +76,8 @@ def fail_first(output):
 Output.release = fail_first
 """
 
-# This greeting begins when the linger is over and the daemon has checked several times whether it
-# must end.
+# This greeting begins after the linger time has passed, and after the daemon has checked several
+# times whether it must end.
 _LATE = """
 looks = 0
 in_time = Clients._greet
@@ -109,7 +109,7 @@ def greeting(folder: Path, code: str) -> Iterator[LastingDaemon]:
 
 
 def lasting(folder: Path, broken: str) -> Iterator[LastingDaemon]:
-    """Run a daemon in which a function of the room `server` raises TypeError."""
+    """Run a daemon in which a function of `shelld.server` raises TypeError."""
     yield from running(folder, altered_daemon({f"shelld.server.{broken}": "not callable"}))
 
 

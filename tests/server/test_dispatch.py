@@ -1,4 +1,6 @@
-"""The partial import of jsonrpcserver: its low cost, and its lack of effect on other importers."""
+"""The partial import of jsonrpcserver costs little, and does not affect other code that imports
+jsonrpcserver.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The table of requests in flight: running and waiting requests, and the request of an id."""
+"""The table of requests in flight: running and waiting requests, and the requests that have a given
+id.
+"""
 
 from __future__ import annotations
 
@@ -61,6 +63,6 @@ def test_an_id_may_mean_several_requests() -> None:
     table.forget_id(one.key)
     assert table.with_id(one.key) == ()
     assert set(table.all()) == {other, notification}
-    # A request whose id is forgotten can still leave.
+    # A request can leave the table even after the table has forgotten its id.
     table.leave(other)
     assert len(table) == 1

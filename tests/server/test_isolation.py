@@ -283,8 +283,8 @@ async def test_failed_loading_of_tools_is_tried_again(
                 nonlocal asked
                 asked += 1
                 if asked == 2:
-                    # The second call of `ready` first finds the attempt of the first call, and then
-                    # waits.
+                    # The second call of `ready` finds the attempt that the first call has begun,
+                    # and waits for it. Only then may the attempt continue.
                     asyncio.get_running_loop().call_soon(both_have_asked.set)
                 try:
                     await toolbox.ready()

@@ -322,10 +322,11 @@ async def test_stream_is_released_by_the_second_attempt_if_the_first_fails(
     with pytest.raises(MemoryError):
         output.release()
     output.release()
-    # The end of file comes when the thread has closed the stream.
+    # The reader gets the end of file once the thread has closed the stream.
     while await anyio.to_thread.run_sync(os.read, read, 1):
         pass
-    # From now on, this number means the read end. A forgotten socket object would close it.
+    # From now on, the descriptor number `write` belongs to the read end. If a socket object for
+    # this number were left, it would close the read end.
     os.dup2(read, write)
     del output
     gc.collect()

@@ -1,4 +1,6 @@
-"""A bash that gets only the differences of a state has the same state as a new bash."""
+"""A bash that gets only the changes to its state has the same state as a new bash that gets all of
+the state.
+"""
 
 from __future__ import annotations
 

@@ -100,7 +100,9 @@ def test_action_causing_events_comes_last() -> None:
 
 
 class Lives(RuleBasedStateMachine):
-    """Lives made of random events, with the facts that the driver knows."""
+    """Sends random events to the table, and tracks the facts that the code around the table would
+    know.
+    """
 
     def __init__(self) -> None:
         super().__init__()

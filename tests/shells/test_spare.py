@@ -361,7 +361,7 @@ async def test_command_begins_when_its_spare_shell_gets_it(
         monkeypatch.setattr(Shell, "begin", note)
         shell = await run(manager, "true")
         assert manager.spares_used == 1
-        # The elapsed time of the command leaves out the wait of its spare shell.
+        # The command's elapsed time does not include the time for which its spare shell waited.
         assert shell in begun
 
 

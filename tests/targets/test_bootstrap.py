@@ -1,4 +1,4 @@
-"""The dialogue with a place that has no shelld, without any process."""
+"""The dialogue that sends shelld to a target that lacks it, tested without any process."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ async def test_event_loop_forgets_a_link_although_removal_fails_once(
         return forget(number)
 
     monkeypatch.setattr(loop, "remove_reader", remove_reader)
-    # The failure may hit a callback of the event loop, which then goes on.
+    # The failure may occur in a callback of the event loop. The event loop then continues.
     handler = loop.get_exception_handler()
     loop.set_exception_handler(lambda _loop, _context: None)
     try:

@@ -1,4 +1,4 @@
-"""The beginning of a connection, with and without a bootstrap, without any process."""
+"""Opening a connection, with and without the bootstrap, tested without any process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of targets, with a link of the test."""
+"""The table of targets, with a link that the test provides."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def test_line_that_is_being_typed_counts_as_untaken(pty: Pty) -> None:
 
 
 def test_written_bytes_count_as_untaken_at_once(pty: Pty) -> None:
-    # The kernel itself counts written bytes only after a moment.
+    # The kernel counts written bytes only after a short delay.
     tty.setraw(pty.slave)
     target = TerminalInput(pty.master, Size(24, 80))
     now = target.modes()
@@ -113,8 +113,8 @@ def test_sizes_without_output_between_them_count_as_one(pty: Pty) -> None:
         (7, Size(10, 20)),
         (9, Size(10, 1_000)),
     ]
-    # A size that a later size replaced also used a number. So a screen with an earlier number than
-    # the newest size takes the newest size.
+    # A size that was replaced by a later size has used a number, too. So a screen whose number is
+    # lower than that of the newest size takes the newest size.
     assert [each.number for each in target.sizes] == [1, 2, 1_002]
 
 
@@ -130,7 +130,7 @@ def test_pipe_is_closed_by_a_second_call_if_the_first_call_fails(
     target.close("ended")
     # No writer is left, so the read finds the end of the pipe.
     assert os.read(reader, 1) == b""
-    # A further call does not close a file that has got the number of the pipe.
+    # Another call does not close a different file that has since got the pipe's descriptor number.
     os.dup2(reader, writer)
     target.close("ended")
     os.close(writer)

@@ -36,7 +36,7 @@ RAW = NEW_MODES._replace(line_mode=False, icrnl=False)
         (b"a\x16\nb\n", [b"a\nb"], b""),
         (b"a\x16\x16\x15b\n", [b"b"], b""),
         (b"a\x16\x13b\n", [b"a\x13b"], b""),
-        # The key for the end of input passes on the text of the line, and does not end the line. If
+        # The end-of-input key passes the line's text on to the program, without ending the line. If
         # there is no text to pass on, the key ends the line.
         (b"ls\x04", [], b""),
         (b"l\x04s\n", [b"ls"], b""),
@@ -129,7 +129,8 @@ typing = st.lists(
 def test_kernel_agrees(data: bytes, flags: int, flow: int, utf8: int, echo: int) -> None:
     # A program that reads a quoted newline cannot tell it from the end of the line.
     assume(b"\x16\n" not in data)
-    # A quoting key at the end of the data quotes only this `q`, so the last line is complete.
+    # If the data ends with a quoting key, the key quotes only this `q`, so the line with END stays
+    # intact.
     data += b"q\x15\x1dEND" + (b"\r" if flags & termios.INLCR else b"\n")
     pty = open_pty(Size(24, 80))
     try:

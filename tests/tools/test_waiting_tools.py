@@ -52,7 +52,7 @@ async def test_impossible_wait_starts_no_command(
 ) -> None:
     before = failed(await call("BashOutput", bash_id="shell_1"))
     assert failed(await call("Bash", command="sleep 300", **params)) == sentence
-    # The error names the same shells as before, or none, because the call added no shell.
+    # The call has added no shell, so this error lists the same shells as before.
     assert failed(await call("BashOutput", bash_id="shell_1")) == before
 
 

@@ -1,4 +1,6 @@
-"""A wait that is due counts output that the command has written, but the daemon has not read."""
+"""When a wait ends, it takes into account output that the command has written but the daemon has
+not read.
+"""
 
 from __future__ import annotations
 

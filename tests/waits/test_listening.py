@@ -1,4 +1,4 @@
-"""Waits share the scans of processes, and each wait gets its turn in the end."""
+"""Waits share the scans of processes, and each wait eventually gets its turn."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ class _Machine:
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make the pauses so long that only news causes another scan."""
+    """Make the pauses so long that only a change of the sockets causes another scan."""
     monkeypatch.setattr(listening, "_FIRST_PAUSE_S", 3_600.0)
     monkeypatch.setattr(listening, "_LAST_PAUSE_S", 3_600.0)
 
@@ -212,7 +212,7 @@ async def test_pauses_grow_while_others_begin_to_listen(
         _shell: Shell, watch: SocketWatch, _seen: int, least_s: float, _most_s: float
     ) -> None:
         pauses.append(least_s)
-        # The seventh wait ends without news.
+        # The seventh pause ends although no socket has changed.
         watch.count += len(pauses) != 7
         if len(pauses) == 8:
             shell.end(0, None)
@@ -227,8 +227,8 @@ async def test_pauses_grow_while_others_begin_to_listen(
 async def test_news_of_another_namespace_ends_the_pause(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # A scan tells in which namespaces the command has processes. The process that gives access to
-    # the namespace below has ended, and this is news.
+    # A scan tells in which namespaces the command has processes. The namespace in `elsewhere` is
+    # reached through a process that has ended. This counts as a change, so it ends each pause.
     machine = _Machine(monkeypatch, shell)
     machine.elsewhere = {1: "/proc/0"}
     async with anyio.create_task_group() as tasks:
@@ -240,7 +240,8 @@ async def test_news_of_another_namespace_ends_the_pause(
 async def test_wait_looks_at_command_again_without_news(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Another process may pass a listening socket to the command, which is no news.
+    # Another process may pass a listening socket to the command. The list of sockets does not show
+    # this.
     monkeypatch.setattr(listening, "_FIRST_PAUSE_S", 0.01)
     machine = _Machine(monkeypatch, shell)
     async with anyio.create_task_group() as tasks:

@@ -101,7 +101,8 @@ def write_line(shell: Shell) -> None:
 async def test_first_output_after_a_silence_is_not_looked_at_at_once(
     monkeypatch: pytest.MonkeyPatch, shell: Shell
 ) -> None:
-    # The prompt would be that of a program that waits only a moment, for its terminal to answer.
+    # A scan at this moment could find the prompt of a program that waits only briefly, for its
+    # terminal's answer.
     silent = anyio.Event()
     found: list[Prompt | None] = []
 

@@ -28,7 +28,8 @@ async def test_command_that_ends_just_after_it_closes_its_input_has_ended(
     monkeypatch.setattr(until, "_END_WAIT_S", DEADLINE_S)
     async with Manager() as manager:
         context = RequestContext(Daemon(Options(), manager))
-        # Every process closes its input before its end. Here, the time between the two is longer.
+        # Every process closes its input shortly before it ends. Here, the time between these two
+        # events is longer.
         gate = Gate(tmp_path / "gate")
         command = f"exec 0<&-; echo closed; {gate.wait}"
         started = await bash(context, BashParams(command, open_stdin=True, run_in_background=True))
