@@ -286,8 +286,8 @@ def enter(block: Any) -> None:
 
 
 def is_interrupted(client: Client, what: str, step: int, *, is_left: bool) -> bool:
-    """Interrupt one step of entering a block, or of leaving it if `is_left`. Return whether the
-    code has this many steps.
+    """Interrupt one step of entering a `with` block, or of leaving it if `is_left`. Return whether
+    the code has this many steps.
     """
     block = begin(client, what)
     if not is_left:
@@ -303,8 +303,9 @@ def test_interrupted_blocks_leave_no_command_or_subscription(what: str, is_left:
     with Client.spawn() as client:
         step = 1
         while is_interrupted(client, what, step, is_left=is_left):
-            # The interrupt may have left references that keep the block alive. Collecting the
-            # garbage runs the block's finaliser, which ends the command or the subscription.
+            # The interrupt may have left references that keep the object of the `with` block alive.
+            # Collecting the garbage runs the object's finaliser, which ends the command or the
+            # subscription.
             gc.collect()
             step += 5
         assert step > 200
@@ -324,8 +325,9 @@ def test_interrupted_continuation_ends_with_the_block_that_began_it() -> None:
             with client.events() as events:
                 block = client.events(subscription=events.subscription)
                 was_interrupted = interrupted_at(step, partial(enter, block))
-                # The interrupt may have left references that keep the block alive. Collecting the
-                # garbage runs the block's finaliser, which ends the continuation.
+                # The interrupt may have left references that keep the object of the `with` block
+                # alive. Collecting the garbage runs the object's finaliser, which ends the
+                # continuation.
                 del block
                 gc.collect()
             step += 5

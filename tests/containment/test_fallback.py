@@ -1,4 +1,5 @@
-"""Without subreapers, commands get the same answers, with a weaker guarantee.
+"""Without subreapers, clients get the same answers, but shelld guarantees less about leftover
+processes.
 
 ``--containment process-group`` simulates a machine without subreapers.
 """

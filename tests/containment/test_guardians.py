@@ -174,7 +174,7 @@ def test_stopped_keeper_ends_with_killed_daemon(mechanism: str) -> None:
         daemon.background("setsid sleep 300 & sleep 300")
         family = descendants(daemon.pid)
         keeper = keeper_of(daemon)
-        # Stop the daemon and the keeper, so that the daemon cannot continue the keeper.
+        # Stop the daemon and the keeper, so that the daemon cannot send SIGCONT to the keeper.
         os.kill(daemon.pid, signal.SIGSTOP)
         os.kill(keeper, signal.SIGSTOP)
         wait_for(lambda: state_of(keeper) == "T", "the keeper's stop")
@@ -203,8 +203,8 @@ def test_stopped_helpers_of_a_killed_daemon_leave_nothing(mechanism: str, keeper
         if keeper_ends == "long-before":
             os.kill(keeper, signal.SIGKILL)
             wait_for(lambda: parent_of(runner) == daemon.pid, "the adoption of the runner")
-        # Stop the processes from the top down, because each one continues the stopped processes
-        # below it.
+        # Stop the processes from the top down, because each one sends SIGCONT to its stopped
+        # children.
         stop(daemon.pid)
         family = descendants(daemon.pid)
         if keeper_ends != "long-before":

@@ -62,8 +62,7 @@ class Holdings:
         # Let the daemon create the objects that it keeps for later commands.
         daemon.bash("true", tty=True)
         self._end_session()
-        # The thread that watches for pipes that are held open opens its files soon after the first
-        # command.
+        # The thread that watches for locked pipes opens its files soon after the first command.
         wait_for(lambda: "syscall" in descriptors_of(daemon.pid))
         (self._keeper,) = children(daemon.pid)
         self._before = {pid: descriptors_of(pid) for pid in (daemon.pid, self._keeper)}

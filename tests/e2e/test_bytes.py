@@ -1,4 +1,4 @@
-"""Input and output preserve bytes that are not valid text, and merged streams preserve their order."""
+"""Input and output keep bytes that are not valid text, and merged streams keep their order."""
 
 from __future__ import annotations
 

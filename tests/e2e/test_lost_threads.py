@@ -1,4 +1,4 @@
-"""If a thread cannot begin because memory is short, only the request that needs the thread fails."""
+"""If a thread cannot begin because memory is short, only the request that needs it fails."""
 
 from __future__ import annotations
 
@@ -57,7 +57,8 @@ def test_lost_threads_fail_only_their_requests() -> None:
         assert [limit_of(answers[request_id]) for request_id in ids] == ["threads"] * 3
         daemon.call("ping")
         assert daemon.bash("echo on")["stdout"] == "on\n"
-        # The state of this session is too long to be parsed at once.
+        # The state of this session is so long that a thread should parse it. The daemon parses it
+        # without a thread.
         defined = daemon.bash('for ((i = 0; i < 5000; i++)); do eval "f$i() { :; }"; done')
         assert "stateReason" not in defined
         daemon.end_input()

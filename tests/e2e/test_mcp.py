@@ -32,7 +32,7 @@ def host(daemon: RawDaemon) -> RawDaemon:
 
 @pytest.fixture(scope="module")
 def daemon_without_handshake() -> Iterator[RawDaemon]:
-    """A daemon that gets only requests that it refuses, so that no request can be a handshake."""
+    """A daemon that gets only requests that it refuses, so that none counts as a handshake."""
     shared = SharedDaemon()
     yield shared.get()
     shared.close()

@@ -1,5 +1,5 @@
-"""Targets that send messages that no shelld sends. The far end is a small program that breaks the
-rules.
+"""Targets that send messages which shelld never sends. The far end is a small program that breaks
+the rules.
 """
 
 from __future__ import annotations

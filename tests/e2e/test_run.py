@@ -362,7 +362,7 @@ def test_input_is_passed_on_again_after_a_time_in_the_background() -> None:
     environment = {**ENVIRONMENT, "PS1": "at the prompt ", "TERM": "dumb"}
     with UserTerminal(["bash", "--norc", "--noediting", "-i"], env=environment) as terminal:
         terminal.until("at the prompt ")
-        # Give `shelld run` time for an attempt to read while it is in the background.
+        # While `shelld run` is in the background, give it time to try to read.
         command = "sleep 0.5; echo ready; cat"
         terminal.write(shlex.join([*PROGRAM, "run", "-q", "--", command]) + " &\n")
         terminal.until("[1] ")

@@ -1,4 +1,4 @@
-"""A spare shell runs a command only if it has the right state, and never disturbs other commands."""
+"""A spare shell runs a command only if it has the right state, and disturbs no other command."""
 
 from __future__ import annotations
 

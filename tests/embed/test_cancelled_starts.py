@@ -1,4 +1,4 @@
-"""A start that is cancelled leaves no command."""
+"""If a start is cancelled, no command stays behind."""
 
 from __future__ import annotations
 

@@ -89,7 +89,8 @@ async def test_cancelled_scope_ends_shells_and_waiters() -> None:
         tasks.cancel_scope.cancel()
         if manager._thread is None:  # pyright: ignore[reportPrivateUsage]
             # A manager without a thread of its own ends its shells as soon as the scope is
-            # cancelled. A manager with its own thread ends its shells only when the block ends.
+            # cancelled. A manager with its own thread ends its shells only when the `with` block
+            # ends.
             with anyio.CancelScope(shield=True), anyio.fail_after(60):
                 assert await shell.wait() == -9
     (shell,) = shells

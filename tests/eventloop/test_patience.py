@@ -1,4 +1,4 @@
-"""`wait_patiently` counts time in short turns, so that it does not give up early on a busy machine."""
+"""`wait_patiently` counts time in turns, so that it does not give up early on a busy machine."""
 
 from __future__ import annotations
 

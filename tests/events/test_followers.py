@@ -25,7 +25,7 @@ from shelld_protocol.structs import Listener, Prompt
 
 
 class Reader:
-    """A subscription whose client has no room for the first `refusals` events, and has room later."""
+    """A subscription whose client has no room for the first `refusals` events."""
 
     def __init__(self, refusals: int = 0) -> None:
         self._refusals = refusals

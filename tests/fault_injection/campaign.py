@@ -100,7 +100,7 @@ class Faulty:
         self.run(step)
         self.run_shortly()
         wait_for(lambda: not spares_of(self.daemon), "the end of the spare shells")
-        # The thread that watches for held pipes opens its files soon after the first command.
+        # The thread that watches for locked pipes opens its files soon after the first command.
         wait_for(lambda: "syscall" in descriptors_of(self.daemon.pid))
         self.baseline = descriptors_of(self.daemon.pid)
 

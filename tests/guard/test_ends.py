@@ -1,5 +1,5 @@
-"""The parts of a text end where bash ends them. The tests compare these ends with bash, which
-parses the text but runs nothing.
+"""The guard ends each part of a text where bash ends it. The tests compare these ends with bash,
+which parses the text but runs nothing.
 """
 
 from __future__ import annotations

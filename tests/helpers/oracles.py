@@ -172,7 +172,7 @@ class Freezer:
 
     @contextlib.contextmanager
     def freezing_all(self) -> Generator[Path]:
-        """While the `with` block runs, freeze each process that writes its pid to the yielded file."""
+        """While the `with` block runs, freeze each process that writes its pid to the file."""
         (self._path / "freezer.state").write_text("FROZEN")
         try:
             yield self._path / "cgroup.procs"

@@ -49,7 +49,7 @@ class Run:
             self.messages += [message for message, _ in received]
 
     def until_empty(self) -> None:
-        """Wait until nothing is left; either of two messages reports this."""
+        """Wait until no process is left. One of two messages reports this."""
         if not self.until(EXITED)[-1]:
             self.until(EMPTY)
 

@@ -1,7 +1,8 @@
 """The ways in which commands try to escape, or to stay alive.
 
-Each shape is a script. Its fd 9 is open on a witness (see `oracles`). Its variable BEAT is the path
-of a heartbeat file, and FIFO is the path of a named pipe that nobody writes to.
+Each shape is a script. Its file descriptor 9 is the FIFO of a `Witness` (see `oracles`). Its
+variable BEAT is the path of a heartbeat file, and FIFO is the path of a named pipe that nobody
+writes to.
 """
 
 from __future__ import annotations

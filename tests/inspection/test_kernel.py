@@ -144,7 +144,7 @@ def test_epoll_set_within_a_set_is_followed(call: str) -> None:
     ],
 )
 def test_unreadable_address_of_a_call_costs_no_look(call: str) -> None:
-    # A call may fail at once if its address cannot be read.
+    # A system call may fail at once if it gets an address that cannot be read.
     with running(f"import ctypes; ctypes.CDLL(None).{call}; time.sleep(300)") as (pid, _, _):
         wait_for(lambda: process(pid).state == "S", "the call")
         assert [wait.descriptors for wait in waits(pid) if wait.descriptors] == []

@@ -139,7 +139,7 @@ async def test_pauses_grow_until_there_is_news(
 # -- other namespaces -------------------------------------------------------------------------
 
 PROC_DIR = "/proc/self"
-# This program listens once for each line that it reads.
+# For each line that it reads, this program makes one more listening socket.
 SERVER = """
 import socket, sys
 servers = []

@@ -1,4 +1,4 @@
-"""The search for a cgroup that may be divided. The keeper and the runners use this cgroup."""
+"""The search for a cgroup in which the keeper and the runners may make their own cgroups."""
 
 from __future__ import annotations
 

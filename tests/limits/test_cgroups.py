@@ -1,5 +1,5 @@
-"""The parents of cgroups with limits, and the events that these cgroups count. Plain folders stand
-for cgroups.
+"""The cgroups in which the daemon makes cgroups with limits, and the events that the cgroups with
+limits count. Plain folders stand for cgroups.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""The body of `bash_output`: turns for large answers, and the output that it keeps for readers."""
+"""The method `bash_output`: requests take turns with large answers, and output is kept while a
+request reads it.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,7 @@ async def never_waits(condition: Callable[[], bool]) -> None:
 
 
 def fake_shell(*, has_ended: bool) -> Shell:
-    """Return a shell that no read may wait for."""
+    """Return a fake shell. A read of its output must not wait."""
     return cast(
         Shell,
         SimpleNamespace(has_ended=has_ended, output_is_complete=has_ended, wait_until=never_waits),

@@ -1,4 +1,4 @@
-"""The prompts in results, if a scan fails or finds another state than the previous scan."""
+"""The prompts that results report, if a scan fails or contradicts the previous scan."""
 
 from __future__ import annotations
 

@@ -33,7 +33,8 @@ STRIP = pytest.mark.parametrize("strip", [True, False])
         (b"\xf0\x9f\x98", "\ufffd"),
         (b"a\x00b\x07\x08\x0b\x7f", "a\x00b\x07\x08\x0b\x7f"),
         (b"\xef\xbb\xbfa", "\ufeffa"),
-        # An escape sequence never joins two halves into a character.
+        # Two halves of a character do not become one character if an escape sequence is between
+        # them.
         (b"\xe2\x82\x1b[m\xac", "\ufffd\ufffd"),
     ],
 )
@@ -50,7 +51,7 @@ def test_invalid_bytes_are_replaced_and_controls_kept(data: bytes, text: str) ->
         ("long state\rshort\n", "short\n"),
         ("a\r1\r2\nb\r3\n", "2\n3\n"),
         ("\rfirst", "first"),
-        # No new text follows the return. Either the return is part of a line end, or the text
+        # No new text follows the carriage return. Either it is part of a line end, or the text
         # before it is still current.
         ("a\r\nb\r\n", "a\r\nb\r\n"),
         ("50%\r", "50%\r"),

@@ -64,7 +64,7 @@ def test_burst_of_refusals_is_one_message() -> None:
 
 
 def test_the_refusal_of_a_later_command_has_its_own_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    # The refusal without an owner came before the command with the runner 7 began.
+    # The refusal that has no owner came before the command of runner 7 began.
     other = ("127.0.0.1", 2)
     sent: list[Message] = []
 

@@ -1,4 +1,4 @@
-"""The connections that were refused to one command are counted."""
+"""For each command, the daemon counts the connections that the proxy refused."""
 
 from __future__ import annotations
 

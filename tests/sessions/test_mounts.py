@@ -1,4 +1,4 @@
-"""The daemon recognises directories that may never answer by their paths."""
+"""By their paths, the daemon recognises directories whose server may never answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The parts of its session that a command can change."""
+"""What a command can change in its session."""
 
 from __future__ import annotations
 

@@ -287,7 +287,7 @@ async def test_command_starts_although_keeper_died(
     kill = os.kill
 
     def kill_for_good(pid: int, number: int) -> None:
-        # The daemon would continue a stopped keeper, which would then answer the request.
+        # The daemon would send SIGCONT to a stopped keeper, which would then answer the request.
         if number != signal.SIGCONT:
             kill(pid, number)
 

@@ -35,7 +35,7 @@ def test_command_line_gets_the_missing_shell_or_options(
 
 
 def begun() -> tuple[Bootstrap, bytes]:
-    """Return a dialogue, and the marker of the answers to it."""
+    """Return a dialogue, and the marker with which the answers to it begin."""
     bootstrap = Bootstrap("box", ["sh"], BUNDLE)
     found = re.search(rb"bootstrap-[0-9a-f]{16}", bootstrap.first)
     assert found is not None

@@ -1,4 +1,6 @@
-"""The subscriptions at a target whose owners learn that the connection is gone."""
+"""When the connection to a target is lost, the owners of these subscriptions at the target are
+told.
+"""
 
 from __future__ import annotations
 

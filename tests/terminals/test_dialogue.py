@@ -1,4 +1,4 @@
-"""The output of a program that a terminal notices, and the answers of the terminal."""
+"""The parts of a program's output to which a terminal reacts, and the terminal's answers."""
 
 from __future__ import annotations
 

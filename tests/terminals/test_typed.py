@@ -132,8 +132,8 @@ def test_unfinished_line_is_readable_once_it_is_passed_on(
         (b"", [""]),
         (b"lx\x7fs", ["ls", "lxs", "lx", "s"]),
         (b"\x08\x08c", ["c"]),
-        # The last of the possible lines is the line as the kernel edits it. C-w of the kernel
-        # erases only letters and digits.
+        # The last of the possible lines is the line as the kernel edits it. The kernel's C-w erases
+        # only letters and digits.
         (b"ls  -l \x17-a", ["ls  -a", "ls  -l -a", "ls  -l ", "-a", "ls  --a"]),
         (b"ls /tmp\x17", ["ls ", "ls /tmp", "ls /"]),
         (b"\x1b[0nls /tmp\x17", ["ls ", "nls ", "ls /tmp", "\x1b[0nls /", "ls /"]),

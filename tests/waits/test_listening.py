@@ -66,7 +66,7 @@ async def hold_turn(looks: Turns, *, task_status: anyio.abc.TaskStatus[None]) ->
 
 @asynccontextmanager
 async def looks_of_others() -> AsyncGenerator[Turns]:
-    """Yield a `Turns` whose turn another task holds all the time."""
+    """Yield a `Turns` object. Another task has the turn all the time."""
     looks = Turns()
     async with anyio.create_task_group() as tasks:
         await tasks.start(hold_turn, looks)
@@ -97,7 +97,7 @@ async def test_waits_that_end_together_share_the_last_look(shell: Shell, steps: 
         give_up_at = anyio.current_time() + 0.05
         for port in (None, *range(71, 91)):
             tasks.start_soon(wait, port)
-    # If the time of a wait is over during a scan, the wait shares the next scan.
+    # If a wait's time limit passes during a scan, the wait shares the next scan.
     assert len(steps) <= 2 * STEPS
     server = Listener(80, "::1", 1, "server")
     assert {port for port in found if found[port] == [server]} == {None, 80}

@@ -1,4 +1,4 @@
-"""The prompts that count, and the number of scans of a shell."""
+"""Which prompts count, and how often the processes of a shell are scanned."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ async def test_costly_looks_are_rare(shell: Shell) -> None:
     assert pauses.next(shell) >= 0.3
 
 
-# -- looks of results -------------------------------------------------------------------------
+# -- scans for results ------------------------------------------------------------------------
 
 
 @pytest.fixture
