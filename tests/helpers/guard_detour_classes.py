@@ -1,5 +1,4 @@
-"""Command lines in which bash runs a command where none seems to be, in the format of
-`guard_classes`.
+"""Command lines that do harm in a roundabout way, in the format of `guard_classes`.
 
 No test runs any of them.
 """
