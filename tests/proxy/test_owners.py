@@ -18,9 +18,9 @@ pytestmark = pytest.mark.skipif(not proc_is_usable(), reason="needs /proc")
 
 @contextmanager
 def connected(port: int) -> Generator[subprocess.Popen[bytes]]:
-    """Run a process that holds a connection.
+    """Run a chain of four processes, of which the last holds a connection. Yield the first.
 
-    It is a grandchild of the first process, as a command is of the keeper.
+    The first three stand for the first process of a sandbox, the keeper and a runner.
     """
     client = f"exec 3<>/dev/tcp/127.0.0.1/{port}; read"
     command = ["bash", "-c", f'bash -c "bash -c \'bash -c \\"{client}\\"; :\'; :"; :']
