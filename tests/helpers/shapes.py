@@ -28,7 +28,7 @@ class Shape(NamedTuple):
     waits: bool = True
 
 
-# Each shape ends in processes that run this program. The program reports that it runs, then stays.
+# Most shapes end in processes that run this program. The program reports that it runs, then stays.
 STAY = "sh -c 'echo ready >&9; exec sleep 60'"
 DETACHED = "</dev/null >/dev/null 2>&1"
 
