@@ -22,8 +22,8 @@ from shelld.server.serve import Server
 from shelld.server.stdio import Output
 
 # When a client is lost, its requests in flight get `DRAIN_S` to end by themselves. After that, the
-# commands of the requests that have not ended get `HAND_OVER_S` to move to the background. Finally,
-# the client gets `FLUSH_S` to read the remaining answers.
+# commands of the requests that have not ended get `HAND_OVER_S` to move to the background. Before
+# the daemon stops writing, the client gets `FLUSH_S` to read the remaining answers.
 DRAIN_S: Final = 0.5
 HAND_OVER_S: Final = 0.5
 FLUSH_S: Final = 0.3
@@ -136,10 +136,18 @@ class AttachedClient:
                 self.server.tell_of_detachment()
         elif not self.has_no_reader:
             await self.server.drain(DRAIN_S, self.cut_short)
+        if not self.is_stolen and is_hung_up(self.connection):
+            # A client that attaches again repeats the requests without an answer. It must not get
+            # the answers that follow here, because they only say that the client was lost.
+            await self._flush()
+            self.output.release()
         self.server.leave_commands()
         await self.server.drain(HAND_OVER_S)
         self.server.drop_in_flight()
         subscriptions.lose_client()
+        await self._flush()
+
+    async def _flush(self) -> None:
         with anyio.move_on_after(FLUSH_S):
             await self.output.wait_empty()
 

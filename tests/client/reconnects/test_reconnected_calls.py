@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -42,6 +42,7 @@ from shelld_client import (
     WaitTimedOut,
     calls,
 )
+from shelld_client.connection import Connection
 from shelld_client.link import Link
 from support import Gate, is_alive, stopped, wait_for
 
@@ -541,3 +542,62 @@ async def test_attempt_that_is_cut_short_does_not_hide_the_cause(
         await has_lost_connection(shell)
         with pytest.raises(DaemonExited):
             await shell.list_shells()
+
+
+@ON_ALL_LOOPS
+async def test_answers_of_a_daemon_that_has_lost_the_client_are_not_taken(
+    attached: Attached, user: Lasting, kind: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    go_on, found = tmp_path / "go on", dict[str, Any]()
+    command = f"until [ -e '{go_on}' ]; do sleep 0.05; done; echo done"
+
+    async def stream(shell: Shell, **options: Any) -> list[Any]:
+        return [item async for item in shell.stream(command, **options)]
+
+    async def keep(name: str, call: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        try:
+            found[name] = await call()
+        except ShellError as error:
+            found[name] = error
+
+    async with attached() as shell:
+        job = await shell.bash(command, run_in_background=True)
+        wait = partial(shell.bash_output, stdout_offset=0, until="exit", wait=60_000)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(keep, "key", partial(shell.bash, command, idempotency_key="1"))
+            tasks.start_soon(keep, "stream", partial(stream, shell, idempotency_key="2"))
+            tasks.start_soon(keep, "wait", partial(wait, job.bash_id))
+            tasks.start_soon(keep, "no key", partial(shell.bash, command))
+            while len([each for each in await shell.list_shells() if each.pid]) < 4:
+                await anyio.sleep(0.01)
+            await lose_unnoticed(shell, user, kind, monkeypatch)
+            go_on.touch()
+        assert found["key"].stdout == found["stream"][-1].stdout == "done\n"
+        assert (found["wait"].stdout, found["wait"].exit_code) == ("done\n", 0)
+        assert isinstance(found["no key"], TargetLost)
+
+
+async def lose_unnoticed(
+    shell: Shell, user: Lasting, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lose the connection. The client notices it only after the daemon has answered all calls."""
+
+    def lose() -> None:
+        lose_connection(shell)
+        wait_for(lambda: not is_attached(user))
+
+    if kind != "sync":
+        # This blocks the event loop, which reads the answers.
+        lose()
+        return
+    receive, is_lost = Connection.receive, threading.Event()
+
+    def receive_and_lose(connection: Connection[Any], data: bytes) -> Iterator[Any]:
+        yield from receive(connection, data)
+        monkeypatch.undo()
+        lose()
+        is_lost.set()
+
+    monkeypatch.setattr(Connection, "receive", receive_and_lose)
+    await shell.ping()
+    await anyio.to_thread.run_sync(is_lost.wait, abandon_on_cancel=True)
