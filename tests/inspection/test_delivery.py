@@ -10,14 +10,14 @@ from contextlib import contextmanager
 
 from shelld.inspection.delivery import Hop, has_unread_output, is_on_its_way, wait_on
 from shelld.inspection.kernel import TERMINAL_MASTER
-from shelld.inspection.member import Member, look_at
+from shelld.inspection.member import Member, member_of
 from shelld.terminals.pty import Size, open_pty
 from shelld.terminals.source import Source
 from support import wait_for
 
 
 def seen(pid: int) -> Member:
-    return look_at(pid, lambda: False, with_reads=True, known=None)
+    return member_of(pid, lambda: False, with_reads=True, known=None)
 
 
 @contextmanager

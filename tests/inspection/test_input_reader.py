@@ -20,7 +20,7 @@ from hidden_processes import hide_process
 from mount_namespace import run_after
 from shelld.inspection import input_reader, kernel, member
 from shelld.inspection.delivery import Hop
-from shelld.inspection.input_reader import Found, InputState, look
+from shelld.inspection.input_reader import Found, InputState, inspect
 from shelld.inspection.kernel import name_of, process, waits
 from shelld.inspection.shell_reader import directories_of_readers
 from shelld.inspection.sockets import Socket, listening
@@ -85,7 +85,7 @@ def on_terminal(*command: str) -> Generator[tuple[int, Source]]:
 
 
 def find(pid: int, source: Source, modes: Modes, silent_s: float) -> Found | None:
-    return look(pid, InputState(source, modes), silent_s).reader
+    return inspect(pid, InputState(source, modes), silent_s).reader
 
 
 def sleeps(pid: int, name: str) -> Callable[[], bool]:
@@ -337,7 +337,7 @@ def test_listening_sockets_are_listed_once_for_all_threads(monkeypatch: pytest.M
 def test_look_ends_with_its_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     with on_terminal("cat") as (pid, source):
         wait_for(lambda: find(pid, source, LINES, SHORT_S) is not None, "cat to wait for input")
-        monkeypatch.setattr(input_reader, "MAX_LOOK_S", 0.0)
+        monkeypatch.setattr(input_reader, "MAX_CHECK_S", 0.0)
         assert find(pid, source, LINES, SHORT_S) is None
 
 
@@ -496,7 +496,7 @@ def test_process_that_waits_for_the_write_end_is_no_reader() -> None:
             try:
                 pid = child.pid
                 wait_for(partial(waits_for_something, pid), "the call")
-                found = look(pid, InputState(source, None), LONG_S).reader
+                found = inspect(pid, InputState(source, None), LONG_S).reader
                 assert (found is not None) is is_found
             finally:
                 child.kill()
@@ -505,7 +505,7 @@ def test_process_that_waits_for_the_write_end_is_no_reader() -> None:
 
 
 def is_stopped(pid: int, source: Source) -> bool:
-    return look(pid, InputState(source, LINES), SHORT_S).is_stopped
+    return inspect(pid, InputState(source, LINES), SHORT_S).is_stopped
 
 
 def test_program_is_stopped_although_its_first_thread_has_ended() -> None:

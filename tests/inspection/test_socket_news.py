@@ -29,12 +29,12 @@ class Kernel:
 
     def __init__(self) -> None:
         self.listening: list[Socket] | None = []
-        self.looks = 0
+        self.listings = 0
         self.number: int | None = None
         self.counts = 0
 
     def list(self, _proc_dir: str) -> list[Socket]:
-        self.looks += 1
+        self.listings += 1
         if self.listening is None:
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
         return self.listening
@@ -58,10 +58,10 @@ async def until(condition: Callable[[], bool]) -> None:
             await anyio.sleep(0.005)
 
 
-async def look_again(kernel: Kernel) -> None:
+async def next_listing(kernel: Kernel) -> None:
     """Wait until the kernel lists its sockets again."""
-    before = kernel.looks
-    await until(lambda: kernel.looks > before)
+    before = kernel.listings
+    await until(lambda: kernel.listings > before)
 
 
 async def test_only_new_sockets_are_news(kernel: Kernel) -> None:
@@ -72,7 +72,7 @@ async def test_only_new_sockets_are_news(kernel: Kernel) -> None:
         woken.clear()
         for now, more in (([FIRST], 0), ([FIRST, SECOND], 1), ([SECOND], 1), ([FIRST, SECOND], 2)):
             kernel.listening = now
-            await look_again(kernel)
+            await next_listing(kernel)
             assert news.count == first + more
             assert news.listening == frozenset(now)
     assert woken == [first + 1, first + 2]
@@ -82,30 +82,30 @@ async def test_one_look_wakes_all_watchers(kernel: Kernel) -> None:
     news, woken = SocketNews(), list[tuple[str, int]]()
 
     def note(watcher: str) -> None:
-        woken.append((watcher, kernel.looks))
+        woken.append((watcher, kernel.listings))
 
     with news.watching(partial(note, "a")), news.watching(partial(note, "b")):
-        look = kernel.looks + 1
+        listing = kernel.listings + 1
         kernel.listening = [FIRST]
         await until(lambda: len(woken) >= 2)
-    assert sorted(woken) == [("a", look), ("b", look)]
+    assert sorted(woken) == [("a", listing), ("b", listing)]
 
 
 async def test_looks_end_when_the_last_watch_ends(kernel: Kernel) -> None:
     news = SocketNews()
     with news.watching(lambda: None):
         pass
-    before = kernel.looks
+    before = kernel.listings
     # This time is longer than the longest pause between two listings.
     await anyio.sleep(0.3)
-    assert kernel.looks == before
+    assert kernel.listings == before
 
 
 async def test_look_that_fails_is_followed_by_another(kernel: Kernel) -> None:
     news = SocketNews()
     kernel.listening = None
     with news.watching(lambda: None):
-        await look_again(kernel)
+        await next_listing(kernel)
         assert news.count == 0
         kernel.listening = [FIRST]
         await until(lambda: news.count == 1)
@@ -162,9 +162,9 @@ async def test_sockets_of_another_namespace_are_counted_before_they_are_listed(
     news, kernel.number = SocketNews(), 0
     with news.watching_elsewhere(namespace, PROC_DIR, lambda: None):
         await until(lambda: kernel.counts >= 4)
-        assert kernel.looks == 1
+        assert kernel.listings == 1
         kernel.number = 1
-        await until(lambda: kernel.looks == 2)
+        await until(lambda: kernel.listings == 2)
 
 
 @pytest.mark.parametrize("number", [None, 1])
@@ -202,10 +202,10 @@ async def test_watchers_of_a_namespace_share_its_looks(
     ):
         for watch in (first, second):
             watch.follow({namespace: there})
-        look = kernel.counts + 1
+        count = kernel.counts + 1
         kernel.listening, kernel.number = [FIRST], 1
         await until(lambda: len(woken) >= 2)
-    assert sorted(woken) == [("a", look), ("b", look)]
+    assert sorted(woken) == [("a", count), ("b", count)]
 
 
 async def test_pauses_grow_with_the_number_of_namespaces(
@@ -247,8 +247,8 @@ async def test_abandoned_namespace_is_news_and_is_no_longer_watched(
         await until(lambda: kernel.counts >= 2)
         watch.follow({})
         before = kernel.counts
-        await look_again(kernel)
-        await look_again(kernel)
+        await next_listing(kernel)
+        await next_listing(kernel)
         assert kernel.counts == before
 
 

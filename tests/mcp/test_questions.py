@@ -33,8 +33,8 @@ class Asked:
 
     def __init__(self, manager: Manager, shell: Shell) -> None:
         self.shell = shell
-        self.looks = manager.looks
-        self.questions = Questions(manager.looks)
+        self.check_turns = manager.check_turns
+        self.questions = Questions(manager.check_turns)
         self._context = RequestContext(Daemon(Options(), manager))
 
     async def question(self) -> tuple[str, str]:
@@ -72,30 +72,30 @@ async def ask() -> AsyncIterator[Ask]:
 async def test_looks_at_questions_take_turns(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = await ask(NAME)
     await asked.question()
-    looks: list[Prompt | None] = []
+    checks: list[Prompt | None] = []
 
-    def look(shell: Shell) -> Prompt | None:
-        looks.append(prompt_of(shell))
-        return looks[-1]
+    def check(shell: Shell) -> Prompt | None:
+        checks.append(prompt_of(shell))
+        return checks[-1]
 
-    monkeypatch.setattr(questions, "settled_prompt_of", look)
-    async with anyio.create_task_group() as tasks, asked.looks.turn():
+    monkeypatch.setattr(questions, "settled_prompt_of", check)
+    async with anyio.create_task_group() as tasks, asked.check_turns.turn():
         tasks.start_soon(asked.question)
         await anyio.wait_all_tasks_blocked()
-        assert not looks
-    assert looks
+        assert not checks
+    assert checks
 
 
 async def test_pauses_grow_with_the_cost_of_looks(
     ask: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def look(shell: Shell) -> Prompt | None:
+    def check(shell: Shell) -> Prompt | None:
         began = time.thread_time()
         while time.thread_time() - began < 0.02:
             pass
         return prompt_of(shell)
 
-    monkeypatch.setattr(questions, "settled_prompt_of", look)
+    monkeypatch.setattr(questions, "settled_prompt_of", check)
     asked = await ask(NAME)
     await asked.question()
     assert asked.questions.pauses.shortest >= 0.3

@@ -49,10 +49,10 @@ PROMPT = Prompt("proved", True, True, True, 1, "program", 500, "text")
 async def running_cat(monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Shell]:
     """Run cat, and make every scan find no prompt."""
 
-    def look(*_args: object, **_more: object) -> input_reader.Seen:
+    def inspect(*_args: object, **_more: object) -> input_reader.Seen:
         return input_reader.Seen(None, is_stopped=False)
 
-    monkeypatch.setattr(input_reader, "look", look)
+    monkeypatch.setattr(input_reader, "inspect", inspect)
     async with Manager() as manager:
         context = RequestContext(Daemon(Options(), manager))
         params = BashParams("cat", run_in_background=True, open_stdin=True, session=None)
@@ -101,18 +101,18 @@ async def test_ended_shell_has_no_prompt(monkeypatch: pytest.MonkeyPatch) -> Non
 async def test_answer_has_the_prompt_that_moved_the_command_to_the_background(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    look, shells = input_reader.look, list[Shell]()
+    inspect, shells = input_reader.inspect, list[Shell]()
 
-    def look_until_released(*args: Any, **more: Any) -> input_reader.Seen:
+    def inspect_until_released(*args: Any, **more: Any) -> input_reader.Seen:
         if any(shell.released for shell in shells):
             # The program has woken up for a moment.
             return input_reader.Seen(None, is_stopped=False)
-        return look(*args, **more)
+        return inspect(*args, **more)
 
     def runs(_context: RequestContext, shell: Shell) -> None:
         shells.append(shell)
 
-    monkeypatch.setattr(input_reader, "look", look_until_released)
+    monkeypatch.setattr(input_reader, "inspect", inspect_until_released)
     monkeypatch.setattr(RequestContext, "runs", runs)
     async with Manager() as manager:
         context = RequestContext(Daemon(Options(), manager))

@@ -58,20 +58,20 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return taken
 
 
-async def hold_turn(looks: Turns, *, task_status: anyio.abc.TaskStatus[None]) -> None:
-    async with looks.turn():
+async def hold_turn(turns: Turns, *, task_status: anyio.abc.TaskStatus[None]) -> None:
+    async with turns.turn():
         task_status.started()
         await anyio.sleep_forever()
 
 
 @asynccontextmanager
-async def looks_of_others() -> AsyncGenerator[Turns]:
+async def turns_of_others() -> AsyncGenerator[Turns]:
     """Yield a `Turns` object. Another task has the turn all the time."""
-    looks = Turns()
+    turns = Turns()
     async with anyio.create_task_group() as tasks:
-        await tasks.start(hold_turn, looks)
+        await tasks.start(hold_turn, turns)
         with anyio.fail_after(60):
-            yield looks
+            yield turns
         tasks.cancel_scope.cancel()
 
 
@@ -79,10 +79,10 @@ async def looks_of_others() -> AsyncGenerator[Turns]:
 async def test_wait_for_a_port_ends_although_another_has_the_turn(
     shell: Shell, steps: list[int], wait_s: float
 ) -> None:
-    async with looks_of_others() as looks:
+    async with turns_of_others() as turns:
         # The last scan needs no turn.
         give_up_at = anyio.current_time() + wait_s
-        found = await wait_for_port(shell, None, give_up_at, looks, SocketNews())
+        found = await wait_for_port(shell, None, give_up_at, turns, SocketNews())
         assert found == [Listener(80, "::1", 1, "server")]
         assert len(steps) == STEPS
 
@@ -91,9 +91,9 @@ async def test_waits_that_end_together_share_the_last_look(shell: Shell, steps: 
     found: dict[int | None, list[Listener]] = {}
 
     async def wait(port: int | None) -> None:
-        found[port] = await wait_for_port(shell, port, give_up_at, looks, SocketNews())
+        found[port] = await wait_for_port(shell, port, give_up_at, turns, SocketNews())
 
-    async with looks_of_others() as looks, anyio.create_task_group() as tasks:
+    async with turns_of_others() as turns, anyio.create_task_group() as tasks:
         give_up_at = anyio.current_time() + 0.05
         for port in (None, *range(71, 91)):
             tasks.start_soon(wait, port)
@@ -104,14 +104,14 @@ async def test_waits_that_end_together_share_the_last_look(shell: Shell, steps: 
 
 
 async def test_last_look_is_finished_by_another_wait(shell: Shell, steps: list[int]) -> None:
-    looks = Turns()
+    turns = Turns()
     with anyio.CancelScope() as first:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(wait_for_port, shell, None, 0.0, looks, SocketNews())
+            tasks.start_soon(wait_for_port, shell, None, 0.0, turns, SocketNews())
             while len(steps) < 2:
                 await anyio.lowlevel.checkpoint()
             first.cancel()
-    assert await wait_for_port(shell, None, 0.0, looks, SocketNews())
+    assert await wait_for_port(shell, None, 0.0, turns, SocketNews())
 
 
 async def test_wait_for_a_prompt_ends_although_another_has_the_turn(
@@ -121,22 +121,22 @@ async def test_wait_for_a_prompt_ends_although_another_has_the_turn(
         return RunState(PROMPT, is_stopped=False)
 
     monkeypatch.setattr(prompts, "run_state_of", run_state_of)
-    async with looks_of_others() as looks:
-        assert await wait_for_prompt(shell, anyio.current_time() + 0.05, Pauses(looks)) is PROMPT
+    async with turns_of_others() as turns:
+        assert await wait_for_prompt(shell, anyio.current_time() + 0.05, Pauses(turns)) is PROMPT
 
 
 async def test_long_look_leaves_turns_to_others(shell: Shell, steps: list[int]) -> None:
-    looks, seen = Turns(), list[int]()
+    turns, seen = Turns(), list[int]()
 
     async def take_turns() -> None:
         while len(seen) < STEPS:
-            async with looks.turn():
+            async with turns.turn():
                 seen.append(len(steps))
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(take_turns)
         with SocketWatch(SocketNews(), shell.notify) as watch:
-            assert await listening_ports(shell, Pauses(looks), watch)
+            assert await listening_ports(shell, Pauses(turns), watch)
     assert len(set(seen)) == STEPS
 
 
@@ -145,7 +145,7 @@ class _Machine:
 
     def __init__(self, patch: pytest.MonkeyPatch, shell: Shell) -> None:
         self.sockets: list[Socket] = []
-        self.looks = 0
+        self.checks = 0
         self.ours: Socket | None = None
         self._shell = shell
         self.elsewhere: dict[int, str] = {}
@@ -155,7 +155,7 @@ class _Machine:
     def _find(
         self, _top: int, _port: int | None, here: frozenset[Socket], elsewhere: dict[int, str]
     ) -> Iterator[Listening | None]:
-        self.looks += 1
+        self.checks += 1
         elsewhere.update(self.elsewhere)
         if self.ours is not None and self.ours in here:
             yield Listening(self.ours.port, self.ours.address, 1, "server")
@@ -163,11 +163,11 @@ class _Machine:
     def _list(self, _place: str) -> list[Socket]:
         return self.sockets
 
-    def has_looked(self, times: int) -> bool:
-        return self.looks >= times
+    def has_checked(self, times: int) -> bool:
+        return self.checks >= times
 
-    async def wait(self, looks: Turns, news: SocketNews) -> list[Listener]:
-        return await wait_for_port(self._shell, None, anyio.current_time() + 30, looks, news)
+    async def wait(self, turns: Turns, news: SocketNews) -> list[Listener]:
+        return await wait_for_port(self._shell, None, anyio.current_time() + 30, turns, news)
 
 
 @pytest.fixture
@@ -190,15 +190,15 @@ async def test_wait_looks_at_command_only_when_a_socket_begins_to_listen(
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(wait)
         for number in range(1, 4):
-            await _until(partial(machine.has_looked, number))
+            await _until(partial(machine.has_checked, number))
             # The kernel lists the sockets several times, but no wait scans the command.
             await anyio.sleep(0.2)
-            assert (machine.looks, found) == (number, [])
+            assert (machine.checks, found) == (number, [])
             other = Socket(number, 8_000 + number, "::")
             machine.sockets = [other]
             if number == 3:
                 machine.ours = other
-    assert machine.looks == 4
+    assert machine.checks == 4
     assert [each.port for each in found] == [8_003]
 
 
@@ -233,7 +233,7 @@ async def test_news_of_another_namespace_ends_the_pause(
     machine.elsewhere = {1: "/proc/0"}
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(machine.wait, Turns(), SocketNews())
-        await _until(lambda: machine.looks >= 3)
+        await _until(lambda: machine.checks >= 3)
         tasks.cancel_scope.cancel()
 
 
@@ -246,7 +246,7 @@ async def test_wait_looks_at_command_again_without_news(
     machine = _Machine(monkeypatch, shell)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(machine.wait, Turns(), SocketNews())
-        await _until(lambda: machine.looks >= 3)
+        await _until(lambda: machine.checks >= 3)
         tasks.cancel_scope.cancel()
 
 

@@ -16,5 +16,5 @@ def test_pause_grows_with_the_silence_up_to_a_limit(
     monkeypatch.setattr(Shell, "quiet_s", quiet_s)
     pauses = Pauses(Turns())
     assert pauses.next(Shell("x")) == pytest.approx(0.01)
-    pauses.begin_look()
+    pauses.begin_check()
     assert pauses.next(Shell("x")) == pytest.approx(expected)

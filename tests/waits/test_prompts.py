@@ -17,7 +17,7 @@ from shelld.inspection import input_reader
 from shelld.inspection.input_reader import Found, Seen
 from shelld.shells.shell import Shell
 from shelld.terminals.input import PipeInput
-from shelld.waits import pauses as pauses_of_looks
+from shelld.waits import pauses as pauses_of_checks
 from shelld.waits import prompts
 from shelld.waits.pauses import Pauses
 from shelld.waits.prompts import (
@@ -72,10 +72,10 @@ def test_prompt_before_output_under_way_does_not_count(shell: Shell) -> None:
 async def test_question_under_way_is_part_of_its_prompt(
     monkeypatch: pytest.MonkeyPatch, is_wait: bool
 ) -> None:
-    def look(*_: object) -> Seen:
+    def inspect(*_: object) -> Seen:
         return Seen(Found(1, "program", is_blocking=True, is_proved=True), is_stopped=False)
 
-    monkeypatch.setattr(input_reader, "look", look)
+    monkeypatch.setattr(input_reader, "inspect", inspect)
     shell = owned(Shell("shell_a"), b"Really? ")
     shell.started()
     shell.pid = 1
@@ -106,15 +106,15 @@ async def test_first_output_after_a_silence_is_not_looked_at_at_once(
     silent = anyio.Event()
     found: list[Prompt | None] = []
 
-    def look(_shell: Shell) -> None:
+    def check(_shell: Shell) -> None:
         silent.set()
 
     def takes_input(_shell: Shell) -> bool:
         return True
 
-    monkeypatch.setattr(prompts, "settled_prompt_of", look)
+    monkeypatch.setattr(prompts, "settled_prompt_of", check)
     monkeypatch.setattr(prompts, "takes_input", takes_input)
-    monkeypatch.setattr(prompts, "LOOK_ANYWAY_S", 0.0)
+    monkeypatch.setattr(prompts, "CHECK_ANYWAY_S", 0.0)
     started_ago(0.1, shell, monkeypatch)
 
     async def wait() -> None:
@@ -155,7 +155,7 @@ def test_pause_grows_with_the_quiet(
 ) -> None:
     started_ago(quiet_s, shell, monkeypatch)
     pauses = Pauses(Turns())
-    pauses.begin_look()
+    pauses.begin_check()
     assert pauses.next(shell) == pytest.approx(pause, rel=0.5, abs=0.5 * pause + 0.2)
 
 
@@ -166,7 +166,7 @@ async def test_wait_finds_a_prompt_that_is_older_than_the_wait(
         return True
 
     monkeypatch.setattr(prompts, "takes_input", takes_input)
-    monkeypatch.setattr(pauses_of_looks, "_LAST_PAUSE_S", 3_600.0)
+    monkeypatch.setattr(pauses_of_checks, "_LAST_PAUSE_S", 3_600.0)
     started_ago(100_000, shell, monkeypatch)
     with anyio.fail_after(60):
         assert await wait_for_prompt(shell, math.inf, Pauses(Turns())) is PROMPT
@@ -175,13 +175,13 @@ async def test_wait_finds_a_prompt_that_is_older_than_the_wait(
 async def test_costly_looks_are_rare(shell: Shell) -> None:
     pauses = Pauses(Turns())
 
-    def look(_shell: Shell) -> Prompt | None:
+    def check(_shell: Shell) -> Prompt | None:
         began = time.thread_time()
         while time.thread_time() - began < 0.02:
             pass
         return None
 
-    assert await pauses.look(look, shell) is None
+    assert await pauses.check(check, shell) is None
     assert pauses.next(shell) >= 0.3
 
 
@@ -189,47 +189,47 @@ async def test_costly_looks_are_rare(shell: Shell) -> None:
 
 
 @pytest.fixture
-def looks(monkeypatch: pytest.MonkeyPatch) -> list[RunState]:
+def checks(monkeypatch: pytest.MonkeyPatch) -> list[RunState]:
     """The scans of a shell so far. Each scan is expensive."""
     taken: list[RunState] = []
 
-    def look(_shell: Shell) -> RunState:
+    def check(_shell: Shell) -> RunState:
         taken.append(RunState(None, is_stopped=bool(len(taken) % 2)))
         return taken[-1]
 
-    monkeypatch.setattr(prompts, "_run_state_of", look)
+    monkeypatch.setattr(prompts, "_run_state_of", check)
     monkeypatch.setattr(prompts, "_EXPENSIVE_S", -1.0)
     monkeypatch.setattr(prompts, "_REUSED", 1e9)
     monkeypatch.setattr(prompts, "_LONGEST_REUSE_S", 60.0)
     return taken
 
 
-def test_an_expensive_look_serves_several_results(looks: list[RunState]) -> None:
+def test_an_expensive_look_serves_several_results(checks: list[RunState]) -> None:
     shell = Shell("shell_a")
     shell.started()
-    assert run_state_of(shell) == run_state_of(shell) == looks[0]
-    assert len(looks) == 1
+    assert run_state_of(shell) == run_state_of(shell) == checks[0]
+    assert len(checks) == 1
 
 
-def test_look_serves_no_result_after_more_output(looks: list[RunState]) -> None:
+def test_look_serves_no_result_after_more_output(checks: list[RunState]) -> None:
     shell = Shell("shell_a")
     shell.started()
     run_state_of(shell)
     shell.output.append(shell.stdout, b"more")
-    assert run_state_of(shell) == looks[1]
+    assert run_state_of(shell) == checks[1]
 
 
 def test_cheap_look_serves_one_result(
-    looks: list[RunState], monkeypatch: pytest.MonkeyPatch
+    checks: list[RunState], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(prompts, "_EXPENSIVE_S", 60.0)
     shell = Shell("shell_a")
     shell.started()
-    assert [run_state_of(shell), run_state_of(shell)] == looks
+    assert [run_state_of(shell), run_state_of(shell)] == checks
 
 
 def test_cheap_looks_in_quick_succession_serve_several_results(
-    looks: list[RunState], monkeypatch: pytest.MonkeyPatch
+    checks: list[RunState], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(prompts, "_SUCCESSION", 1e9)
     monkeypatch.setattr(prompts, "_EXPENSIVE_S", 0.002)
@@ -237,16 +237,16 @@ def test_cheap_looks_in_quick_succession_serve_several_results(
     shell.started()
     last = run_state_of(shell)
     while run_state_of(shell) is not last:
-        last = looks[-1]
-    assert len(looks) > 1
+        last = checks[-1]
+    assert len(checks) > 1
 
 
-def test_wait_does_not_reuse_the_look_of_a_result(looks: list[RunState]) -> None:
+def test_wait_does_not_reuse_the_look_of_a_result(checks: list[RunState]) -> None:
     shell = Shell("shell_a")
     shell.started()
     run_state_of(shell)
     prompt_of(shell)
-    assert len(looks) == 2
+    assert len(checks) == 2
 
 
 @pytest.mark.parametrize(

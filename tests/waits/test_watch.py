@@ -41,7 +41,7 @@ class Watched:
         self.released_at: SeenPrompt | None = None
         self.activity = 0, 0.0
         self.silent_s = self.quiet_s = 0.0
-        self.looks = 0
+        self.checks = 0
         self.acts: list[Any] = []
         self._prompts = prompts
 
@@ -49,8 +49,8 @@ class Watched:
         await anyio.lowlevel.checkpoint()
         return False
 
-    def look(self, _shell: Shell) -> Prompt | None:
-        self.looks += 1
+    def check(self, _shell: Shell) -> Prompt | None:
+        self.checks += 1
         return self._prompts.pop(0) if self._prompts else None
 
     def takes_input(self, _shell: Shell) -> bool:
@@ -69,7 +69,7 @@ class Watched:
 def watched(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Watched]:
     def make(*prompts: Prompt | None) -> Watched:
         shell = Watched(list(prompts))
-        monkeypatch.setattr(watch, "settled_prompt_of", shell.look)
+        monkeypatch.setattr(watch, "settled_prompt_of", shell.check)
         monkeypatch.setattr(watch, "takes_input", shell.takes_input)
         return shell
 
@@ -79,13 +79,13 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Watched]:
 async def test_only_a_proved_prompt_counts(watched: Callable[..., Watched]) -> None:
     shell = watched(None, prompt(proved=False), prompt(), None)
     await watch.watch(cast(Shell, shell), "kill", 0, Turns())
-    assert (shell.looks, shell.acts) == (3, [{"reason": "prompt"}])
+    assert (shell.checks, shell.acts) == (3, [{"reason": "prompt"}])
 
 
 async def test_prompt_waits_for_silence(watched: Callable[..., Watched]) -> None:
     shell = watched(prompt(since_ms=10), prompt(since_ms=149), prompt(since_ms=150), None)
     await watch.watch(cast(Shell, shell), "background", 0, Turns())
-    assert (shell.looks, shell.acts) == (3, ["release"])
+    assert (shell.checks, shell.acts) == (3, ["release"])
     assert shell.released_at is not None
     assert shell.released_at[:2] == (prompt(since_ms=150), shell.activity)
 
@@ -93,7 +93,7 @@ async def test_prompt_waits_for_silence(watched: Callable[..., Watched]) -> None
 async def test_watch_ends_when_the_input_closes(watched: Callable[..., Watched]) -> None:
     shell = watched(None, None)
     await watch.watch(cast(Shell, shell), "kill", 0, Turns())
-    assert (shell.looks, shell.acts) == (2, [])
+    assert (shell.checks, shell.acts) == (2, [])
 
 
 @pytest.mark.parametrize("on_prompt", ["kill", "background"])
@@ -104,10 +104,10 @@ async def test_command_handed_over_before_the_look_ends_is_left_alone(
 ) -> None:
     shell = watched(prompt())
 
-    def look(_shell: Shell) -> Prompt | None:
+    def check(_shell: Shell) -> Prompt | None:
         shell.released = True
-        return shell.look(_shell)
+        return shell.check(_shell)
 
-    monkeypatch.setattr(watch, "settled_prompt_of", look)
+    monkeypatch.setattr(watch, "settled_prompt_of", check)
     await watch.watch(cast(Shell, shell), on_prompt, 0, Turns())
-    assert (shell.looks, shell.acts) == (1, [])
+    assert (shell.checks, shell.acts) == (1, [])

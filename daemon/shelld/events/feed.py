@@ -33,7 +33,7 @@ from shelld_protocol.event_methods import (
 )
 
 # How long followers may run after a command has ended, for example to see its last screen.
-LAST_LOOKS_S: Final = 1.0
+LAST_CHECKS_S: Final = 1.0
 # How many bytes of output are sent before other tasks can run. This is two milliseconds of work. If
 # a command writes at full speed, the event loop must not only send the output, but also read it.
 _TURN_BYTES: Final = 512 * 1024
@@ -73,7 +73,7 @@ class Feed:
         self._scope: anyio.CancelScope | None = None
         # The cancel scope in which the followers check the shell for a last time after the command
         # has ended.
-        self._last_looks: anyio.CancelScope | None = None
+        self._last_checks: anyio.CancelScope | None = None
         self._followers: list[Callable[[], Awaitable[None]]] = []
         # Whether the command has left processes behind, which no event has named yet. They may end
         # before `_send_end`.
@@ -104,9 +104,9 @@ class Feed:
                     await self._follow_output()
                     # The followers also notice that the shell has ended, and one of them may have a
                     # last event to send.
-                    looks_s = 0 if self.subscription.is_hurried else LAST_LOOKS_S
-                    tasks.cancel_scope.deadline = anyio.current_time() + looks_s
-                    self._last_looks = tasks.cancel_scope
+                    checks_s = 0 if self.subscription.is_hurried else LAST_CHECKS_S
+                    tasks.cancel_scope.deadline = anyio.current_time() + checks_s
+                    self._last_checks = tasks.cancel_scope
                 self._send_end()
             if not self._may_tell_leftover:
                 self._note_last_event()
@@ -120,8 +120,8 @@ class Feed:
 
     def hurry(self) -> None:
         """Send the exit event as soon as possible. See `Subscription.hurry`."""
-        if self._last_looks is not None:
-            self._last_looks.cancel()
+        if self._last_checks is not None:
+            self._last_checks.cancel()
 
     def close(self) -> None:
         """Send no more events."""

@@ -2,7 +2,7 @@
 
 The `run` method of each follower returns when the shell has ended, or when no more changes can be
 seen. If `run` fails, it can be called again, and sends no event twice. Only one follower at a time
-looks at processes. While a shell is quiet, its processes are looked at less and less often.
+checks processes. While a shell is quiet, its processes are checked less and less often.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from shelld.terminals.input import TerminalInput
 from shelld.waits.listening import basis_of_ports, listening_ports
 from shelld.waits.pauses import Pauses
 from shelld.waits.prompts import (
-    LOOK_ANYWAY_S,
+    CHECK_ANYWAY_S,
     PromptIdentity,
     identity_of,
     is_settled,
@@ -40,7 +40,7 @@ from shelld_protocol.structs import Listener, Prompt
 # have passed a socket on to another process.
 _PORTS_ANYWAY_S: Final = 30.0
 # How long a capture may take if a program writes faster than its screen can be shown.
-_SCREEN_LOOK_S: Final = 0.5
+_MAX_CAPTURE_S: Final = 0.5
 # If no helper process can show the screen, the follower tries again after a pause. The first value
 # is for a running shell, and the second is for a shell that has ended.
 _SHORTAGE_PAUSE_S: Final = 1.0
@@ -50,24 +50,24 @@ _LAST_SHORTAGE_PAUSE_S: Final = 0.1
 class PromptFollower:
     """Sends an event when a command begins to wait for input, and when the wait is over."""
 
-    def __init__(self, looks: Turns, feed: Feed) -> None:
-        self._looks = looks
+    def __init__(self, check_turns: Turns, feed: Feed) -> None:
+        self._check_turns = check_turns
         self._feed = feed
         self._told: PromptIdentity | None = None
 
     async def run(self) -> None:
         shell = self._feed.shell
-        pauses = Pauses(self._looks)
-        looked_at = anyio.current_time()
+        pauses = Pauses(self._check_turns)
+        checked_at = anyio.current_time()
         while takes_input(shell):
             if await _wait_for_activity(shell, pauses.next(shell)):
-                if self._told is None and anyio.current_time() - looked_at < LOOK_ANYWAY_S:
+                if self._told is None and anyio.current_time() - checked_at < CHECK_ANYWAY_S:
                     # The command still writes output, so it does not wait for input yet.
                     continue
                 await _pause(shell, pauses.shortest)
-            looked_at = anyio.current_time()
-            look = settled_prompt_of if self._told is None else prompt_of
-            found = await pauses.look(look, shell)
+            checked_at = anyio.current_time()
+            check = settled_prompt_of if self._told is None else prompt_of
+            found = await pauses.check(check, shell)
             identity = None if found is None else identity_of(shell, found)
             if found is not None and identity is not None and not is_settled(found):
                 if identity.has_same_reader(self._told):
@@ -103,8 +103,8 @@ async def _wait_for_activity(shell: Shell, seconds: float) -> bool:
 class PortFollower:
     """Sends an event whenever the ports on which the command listens have changed."""
 
-    def __init__(self, looks: Turns, news: SocketNews, feed: Feed) -> None:
-        self._looks = looks
+    def __init__(self, check_turns: Turns, news: SocketNews, feed: Feed) -> None:
+        self._check_turns = check_turns
         self._news = news
         self._feed = feed
         self._told: list[Listener] = []
@@ -115,7 +115,7 @@ class PortFollower:
 
     async def _follow(self, watch: SocketWatch) -> None:
         shell = self._feed.shell
-        pauses = Pauses(self._looks)
+        pauses = Pauses(self._check_turns)
         known: object = None
         ports_due_at = 0.0
         while not shell.has_ended:
@@ -126,7 +126,7 @@ class PortFollower:
 
             # Do not look for ports every time, because finding the owners of sockets takes much
             # longer than `basis_of_ports`.
-            basis = await pauses.look(basis_of_ports, shell)
+            basis = await pauses.check(basis_of_ports, shell)
             now = None if basis is None else (shell.output.written, basis)
             if now is None or now != known or anyio.current_time() >= ports_due_at:
                 known, ports_due_at = now, anyio.current_time() + _PORTS_ANYWAY_S
@@ -168,7 +168,7 @@ class ScreenFollower:
             return self._told != _drawn(terminal, store)
 
         # A slow client gets the last screen only if it reads soon, because the feed cancels this
-        # loop `LAST_LOOKS_S` after the shell has ended.
+        # loop `LAST_CHECKS_S` after the shell has ended.
         while not shell.has_ended or has_news():
             drawn = _drawn(terminal, store)
             pause_s = feed.interval_s
@@ -177,7 +177,7 @@ class ScreenFollower:
                     # The next capture also shows these changes.
                     await _wait_for_slow_client(feed)
                     continue
-                if await _look(screen, feed, store.written):
+                if await _send_changes(screen, feed, store.written):
                     self._told = drawn
                 else:
                     # No helper process can show the screen now.
@@ -198,9 +198,9 @@ async def _wait_for_slow_client(feed: Feed) -> None:
     )
 
 
-async def _look(screen: Screen, feed: Feed, least: int) -> bool:
+async def _send_changes(screen: Screen, feed: Feed, least: int) -> bool:
     """Send the changes of the screen. Return False if the screen cannot be captured now."""
-    cut_at = anyio.current_time() + _SCREEN_LOOK_S
+    cut_at = anyio.current_time() + _MAX_CAPTURE_S
     while True:
         shown = feed.subscription.shown_rows(feed.shell)
         version = None if shown is None else shown.version

@@ -212,10 +212,10 @@ class Subscriptions:
         try:
             events = subscription.options.events
             if shell.input is not None and "prompt" in events:
-                feed.add_follower(PromptFollower(self._manager.looks, feed).run)
+                feed.add_follower(PromptFollower(self._manager.check_turns, feed).run)
             if "listening" in events:
                 feed.add_follower(
-                    PortFollower(self._manager.looks, self._manager.socket_news, feed).run
+                    PortFollower(self._manager.check_turns, self._manager.socket_news, feed).run
                 )
             if shell.has_terminal and "screen" in events:
                 feed.add_follower(ScreenFollower(self._manager.screens, feed).run)

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from shelld.inspection.kernel import TERMINAL_MASTER, can_end, inner_terminal
-from shelld.inspection.member import Member, look_at
+from shelld.inspection.member import Member, member_of
 from shelld.inspection.waiting_calls import Wait
 from shelld.terminals.source import Source
 
@@ -71,7 +71,7 @@ def is_on_its_way(hops: Sequence[Hop]) -> bool:
         if found is None or (number and _has_input(*found, source)):
             return True
         with contextlib.suppress(OSError, ValueError):
-            now = look_at(member.pid, lambda: False, with_reads=True, known=source.mount)
+            now = member_of(member.pid, lambda: False, with_reads=True, known=source.mount)
             if wait_on(now, source) is not None:
                 continue
         return True
@@ -92,7 +92,7 @@ def has_unread_output(hops: Sequence[Hop], members: Sequence[Member]) -> bool:
             if _is_readable(member.pid, descriptor, hop.source):
                 return True
             with contextlib.suppress(OSError, ValueError):
-                now = look_at(member.pid, lambda: False, with_reads=True, known=None)
+                now = member_of(member.pid, lambda: False, with_reads=True, known=None)
                 if _master_of(now, hop.source) is not None:
                     continue
             return True

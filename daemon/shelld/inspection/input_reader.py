@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 
 from shelld.inspection.delivery import Hop, has_unread_output, is_on_its_way, wait_on
 from shelld.inspection.kernel import Process, has_timer, name_of, network_sockets
-from shelld.inspection.member import Member, look_at
+from shelld.inspection.member import Member, member_of
 from shelld.inspection.members import members
 from shelld.inspection.relays import NOT_PASSED, passes_on
 from shelld.inspection.sockets import listening
@@ -27,9 +27,9 @@ from shelld.inspection.stops import is_stopped
 from shelld.terminals.pty import Modes
 from shelld.terminals.source import Source
 
-# The maximum processor time for examining the processes of a command once. Other requests wait
-# during this time. The time is enough for several hundred processes.
-MAX_LOOK_S: Final = 0.02
+# The maximum processor time of one check of the processes of a command. Other requests wait during
+# this time. The time is enough for several hundred processes.
+MAX_CHECK_S: Final = 0.02
 # A terminal must be silent for this time before a wait for input counts as likely.
 LIKELY_AFTER_S: Final = 1.0
 # These programs pass their input on to programs that the daemon cannot see.
@@ -89,21 +89,21 @@ class InputState(NamedTuple):
 
 
 class _Budget:
-    """Measures how much processor time is left to examine the processes of a command.
+    """Measures how much processor time is left to check the processes of a command.
 
-    Processes that are not examined in this time do not count.
+    Processes that are not checked in this time do not count.
     """
 
     def __init__(self) -> None:
-        self._until = time.thread_time() + MAX_LOOK_S
+        self._until = time.thread_time() + MAX_CHECK_S
 
     @property
     def is_spent(self) -> bool:
         return time.thread_time() > self._until
 
 
-def look(top: int, input_state: InputState | None, silent_s: float) -> Seen:
-    """Examine the processes of a command once.
+def inspect(top: int, input_state: InputState | None, silent_s: float) -> Seen:
+    """Check the processes of a command once.
 
     `top` is the pid of the command's bash. `input_state` is the input of the command, or None if
     the command takes no input. `silent_s`: how long the command has not written anything.
@@ -143,7 +143,7 @@ def _members(top: int, budget: _Budget, *, with_reads: bool, known: int | None) 
     for pid in members(top):
         if pid is not None:
             with contextlib.suppress(OSError, ValueError):
-                yield look_at(pid, lambda: budget.is_spent, with_reads=with_reads, known=known)
+                yield member_of(pid, lambda: budget.is_spent, with_reads=with_reads, known=known)
         if budget.is_spent:
             return
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from shelld.inspection.files import access_mode, file_in, is_socket
-from shelld.inspection.waiting_calls import IDLE, LOOKS, MAX_DESCRIPTORS, Wait
+from shelld.inspection.waiting_calls import DECODERS, IDLE, MAX_DESCRIPTORS, Wait
 from shelld.keeper.proc import fields_of, read_file, read_short_file, stat_fields
 from shelld.terminals.source import OWN_TERMINAL
 
@@ -141,7 +141,7 @@ def waits(pid: int, is_spent: Callable[[], bool] = lambda: False) -> Iterator[Wa
             continue
         has_seen = True
         # If there are fewer words, the thread runs, or sleeps outside a system call.
-        if len(words) < 9 or (look := LOOKS.get(int(words[0]))) is None:
+        if len(words) < 9 or (decode := DECODERS.get(int(words[0]))) is None:
             continue
         arguments = tuple(int(word, 16) for word in words[1:8])
         if arguments[6] < _32_BITS and _is_32_bit(proc_dir):
@@ -154,7 +154,7 @@ def waits(pid: int, is_spent: Callable[[], bool] = lambda: False) -> Iterator[Wa
         # Meanwhile, another thread of the process may unmap memory or close a descriptor. An
         # argument of the call may also be an invalid address.
         with contextlib.suppress(OSError, ValueError, OverflowError, struct.error):
-            yield look(proc_dir, arguments)
+            yield decode(proc_dir, arguments)
     if failure is not None and not has_seen:
         raise failure
 

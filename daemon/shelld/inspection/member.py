@@ -23,10 +23,10 @@ class Member(NamedTuple):
     reads: Reads | None
 
 
-def look_at(
+def member_of(
     pid: int, is_spent: Callable[[], bool], *, with_reads: bool, known: int | None
 ) -> Member:
-    """Examine a process, and return the result.
+    """Check a process, and return the result.
 
     `is_spent` returns whether the time for this is over. `known`: see `file_in`.
 

@@ -84,7 +84,7 @@ class SocketNews:
         self._watchers.append(watcher)
         self._quiet_from = time.monotonic()
         try:
-            self._look()
+            self._check()
             yield
         finally:
             self._watchers.remove(watcher)
@@ -119,19 +119,19 @@ class SocketNews:
             self._timer.cancel()
             self._timer = None
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         self._stop()
         began = time.thread_time()
         try:
             # If no descriptor is free, this check fails, and the next check finds the new sockets.
             with contextlib.suppress(OSError):
-                self._look_at(self._proc_dir())
+                self._check_sockets(self._proc_dir())
         except Exception as error:
-            answer_for(error, "the look for sockets that listen")
+            answer_for(error, "the check for sockets that listen")
         least_s = max(_FIRST_PAUSE_S, _COST_SHARE * self._cost_since(began))
         grown_s = min((time.monotonic() - self._quiet_from) / _QUIET_DIVISOR, _LAST_PAUSE_S)
         loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(max(least_s, grown_s), self._look)
+        self._timer = loop.call_later(max(least_s, grown_s), self._check)
 
     def _cost_since(self, began: float) -> float:
         """Return the processor time since `began`.
@@ -154,7 +154,7 @@ class SocketNews:
                     return watcher.proc_dir
         return None
 
-    def _look_at(self, proc_dir: str | None) -> None:
+    def _check_sockets(self, proc_dir: str | None) -> None:
         """Check the sockets once, and wake the watchers if a socket has begun to listen.
 
         Raises OSError.

@@ -209,9 +209,9 @@ def _is_epoll(proc_dir: str, descriptor: int) -> bool:
     return False
 
 
-_Look = Callable[[str, Arguments], Wait]
+_Decoder = Callable[[str, Arguments], Wait]
 
-_BY_MACHINE: Final[dict[str, dict[int, _Look]]] = {
+_BY_MACHINE: Final[dict[str, dict[int, _Decoder]]] = {
     "x86_64": {
         0: _from_read,
         19: _from_read,  # readv
@@ -246,7 +246,8 @@ _BY_MACHINE: Final[dict[str, dict[int, _Look]]] = {
         441: _from_epoll_pwait2,
     },
 }
-LOOKS: Final = _BY_MACHINE.get(platform.machine(), {})
+# Maps the number of each system call to the function that decodes the call's arguments.
+DECODERS: Final = _BY_MACHINE.get(platform.machine(), {})
 # The numbers of system calls that wait, but never for input. They wait for a child, a signal or a
 # futex, or they sleep.
 IDLE: Final = frozenset(

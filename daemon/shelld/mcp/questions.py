@@ -39,7 +39,7 @@ from shelld_protocol.structs import Prompt
 
 # The pause after a check has found only a likely prompt.
 _LIKELY_PAUSE_S: Final = 1.0
-_LOOKS_PER_ANSWER: Final = 3
+_CHECKS_PER_ANSWER: Final = 3
 
 _DECLINED: Final = "; the client gave no answer, and the program still waits"
 _NO_FORMS: Final = "; the client cannot show a form"
@@ -53,8 +53,8 @@ class Questions:
     the pauses between two checks.
     """
 
-    def __init__(self, looks: Turns) -> None:
-        self.pauses = Pauses(looks)
+    def __init__(self, check_turns: Turns) -> None:
+        self.pauses = Pauses(check_turns)
         self.seen: int | None = None
         self.changed_at = 0.0
         # The last question. `_key` is the key of this question until the question is answered or
@@ -76,9 +76,9 @@ class Questions:
         question.
         """
         if takes_input(shell):
-            prompt = await self.pauses.look(self._look, shell)
+            prompt = await self.pauses.check(self._check, shell)
         else:
-            prompt = self._look(shell)
+            prompt = self._check(shell)
         if prompt is None or self.seen is None:
             return None, None
         message = sentence_of(prompt, "a person must type it")
@@ -111,8 +111,8 @@ class Questions:
             # Check right now whether the program still waits, because the answer cannot wait for a
             # turn to check. If another process writes a line during a check, the result is useless,
             # so try several times.
-            looks = (self._look(shell) for _ in range(_LOOKS_PER_ANSWER))
-            return any(prompt is not None for prompt in looks) and self._number == number
+            checks = (self._check(shell) for _ in range(_CHECKS_PER_ANSWER))
+            return any(prompt is not None for prompt in checks) and self._number == number
 
         params = WriteStdinParams(shell.id, text=f"{text}\n")
         try:
@@ -147,7 +147,7 @@ class Questions:
             self._noted_key, self.changed_at = self._open_key, time.time()
             shell.notify()
 
-    def _look(self, shell: Shell) -> Prompt | None:
+    def _check(self, shell: Shell) -> Prompt | None:
         prompt = settled_prompt_of(shell) if takes_input(shell) else None
         if prompt is None or not self._is_asked(shell, prompt):
             self.seen = None
@@ -181,7 +181,7 @@ async def next_prompt(
 ) -> None:
     """Wait until a program has waited long enough for input, or until `is_over` returns True."""
 
-    async def look() -> None:
+    async def watch_prompts() -> None:
         while (prompt := await wait_for_prompt(shell, math.inf, pauses)) is not None:
             left = time_left(prompt)
             if only_proved and prompt.certainty != "proved":
@@ -192,7 +192,7 @@ async def next_prompt(
             await shell.wait_for_news(anyio.current_time() + left)
 
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(look)
+        tasks.start_soon(watch_prompts)
         await shell.wait_until(is_over)
         tasks.cancel_scope.cancel()
 

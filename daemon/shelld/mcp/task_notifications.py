@@ -5,8 +5,8 @@ the first notification comes when the status or the program's prompt first chang
 notification has the result. Each notification has the whole task, as ``tasks/get`` would return it
 at that moment.
 
-This module and other waiting code take turns in looking for prompts. While a shell is quiet, this
-module looks less and less often. The shell reports all other changes. While the client does not
+This module and other waiting code take turns in checking for prompts. While a shell is quiet, this
+module checks less and less often. The shell reports all other changes. While the client does not
 read, nothing is sent. Once the client reads again, it gets the state of that moment.
 """
 

@@ -48,7 +48,7 @@ class Task:
     def __init__(self, manager: Manager, shell: Shell, result: DeferredResult) -> None:
         self.id = shell.id
         self.deferred = result
-        self.questions = Questions(manager.looks)
+        self.questions = Questions(manager.check_turns)
         # Whether the result is settled.
         self.is_over = False
         # Whether `tasks/cancel` arrived before the task was over.
@@ -181,7 +181,7 @@ class TaskDeferral:
         has_result = partial(is_answerable, shell)
         with anyio.CancelScope(deadline=self._due_at):
             if takes_input(shell):
-                pauses = Pauses(self._manager.looks)
+                pauses = Pauses(self._manager.check_turns)
                 await next_prompt(shell, has_result, pauses, only_proved=True)
             else:
                 await shell.wait_until(has_result)

@@ -225,7 +225,7 @@ def _watch_prompts(context: RequestContext, shell: Shell, params: BashParams) ->
     if params.on_prompt == "wait" or shell.input is None or is_there_already:
         return
     grace, manager = context.daemon.options.grace, context.daemon.manager
-    manager.attend(partial(watch, shell, params.on_prompt, grace, manager.looks))
+    manager.attend(partial(watch, shell, params.on_prompt, grace, manager.check_turns))
 
 
 async def _kill(context: RequestContext, shell: Shell) -> None:

@@ -44,7 +44,7 @@ async def read_screen(context: RequestContext, params: ReadScreenParams) -> Read
             if params.since is not None and params.since > seen.version:
                 raise invalid_params("Invalid value for since: no such version", "since")
             if params.until == "prompt":
-                prompt = await wait_for_prompt(shell, give_up_at, Pauses(manager.looks))
+                prompt = await wait_for_prompt(shell, give_up_at, Pauses(manager.check_turns))
                 if prompt is not None:
                     seen_prompt = SeenPrompt.now(prompt, shell)
             elif params.wait:

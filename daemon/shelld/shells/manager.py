@@ -154,9 +154,9 @@ class Manager:
         return self.runtime.filters
 
     @property
-    def looks(self) -> Turns:
-        """The queue of the tasks that scan /proc for the processes of commands."""
-        return self.runtime.looks
+    def check_turns(self) -> Turns:
+        """The turns of the tasks that check the processes of commands."""
+        return self.runtime.check_turns
 
     @property
     def socket_news(self) -> SocketNews:

@@ -81,7 +81,7 @@ class Runtime:
         self.tasks = tasks
         self.pool = pool
         self.filters = Filters(pool)
-        self.looks = Turns()
+        self.check_turns = Turns()
         self.socket_news = SocketNews()
         self.screens = Screens(pool, self._start_task)
         self.retention = Retention(

@@ -53,7 +53,7 @@ def check_ports() -> None:
 
 
 async def wait_for_port(
-    shell: Shell, port: int | None, give_up_at: float, looks: Turns, news: SocketNews
+    shell: Shell, port: int | None, give_up_at: float, check_turns: Turns, news: SocketNews
 ) -> list[Listener]:
     """Wait until the command listens, and return its ports.
 
@@ -61,7 +61,7 @@ async def wait_for_port(
 
     `give_up_at` is a time of the event loop's clock. If this time has passed, check once.
     """
-    pauses = Pauses(looks)
+    pauses = Pauses(check_turns)
     began = anyio.current_time()
     # The shortest pause. This pause grows as long as checks find only sockets of other commands.
     least_s = 0.0
@@ -71,11 +71,11 @@ async def wait_for_port(
             while not shell.has_ended:
                 # If a socket begins to listen during the check, the next pause ends early.
                 seen = watch.count
-                look = await _looked(shell, port, pauses, watch.listening)
-                if look.found:
-                    return look.found
-                watch.follow(look.elsewhere)
-                last_s = _LAST_PAUSE_ELSEWHERE_S if look.elsewhere else _LAST_PAUSE_S
+                check = await _checked(shell, port, pauses, watch.listening)
+                if check.found:
+                    return check.found
+                watch.follow(check.elsewhere)
+                last_s = _LAST_PAUSE_ELSEWHERE_S if check.elsewhere else _LAST_PAUSE_S
                 waited_s = anyio.current_time() - began
                 pause_s = min(max(waited_s, _FIRST_PAUSE_S), last_s)
                 least_s = max(least_s, pauses.shortest)
@@ -83,7 +83,7 @@ async def wait_for_port(
                 least_s = min(2 * least_s, _BUSY_PAUSE_S) if watch.count != seen else 0.0
     if shell.has_ended:
         return []
-    last = _last_looks.setdefault(shell, _LastLook(shell))
+    last = _last_checks.setdefault(shell, _LastCheck(shell))
     return [each for each in await last.found() if port in {None, each.port}]
 
 
@@ -101,20 +101,22 @@ async def _wait_for_sockets(
         await shell.wait_until(lambda: shell.has_ended or watch.count != seen)
 
 
-async def _looked(shell: Shell, port: int | None, pauses: Pauses, here: Iterable[Socket]) -> _Look:
+async def _checked(
+    shell: Shell, port: int | None, pauses: Pauses, here: Iterable[Socket]
+) -> _Check:
     """Check all processes of a command. Each slice of the check waits for its own turn."""
-    look = _Look(shell, port, here)
-    pauses.begin_look()
-    while not await pauses.in_turn(look.go_on):
+    check = _Check(shell, port, here)
+    pauses.begin_check()
+    while not await pauses.in_turn(check.go_on):
         pass
-    return look
+    return check
 
 
 async def listening_ports(shell: Shell, pauses: Pauses, watch: SocketWatch) -> list[Listener]:
     """Return the ports of a command. From now on, `watch` follows the command's namespaces."""
-    look = await _looked(shell, None, pauses, sockets.listening("/proc/self"))
-    watch.follow(look.elsewhere)
-    return look.found
+    check = await _checked(shell, None, pauses, sockets.listening("/proc/self"))
+    watch.follow(check.elsewhere)
+    return check.found
 
 
 def basis_of_ports(shell: Shell) -> object | None:
@@ -138,7 +140,7 @@ def basis_of_ports(shell: Shell) -> object | None:
         return None
 
 
-class _LastLook:
+class _LastCheck:
     """The check that a wait for the ports of a shell makes at its end.
 
     Waits that end at the same time share this check, because a check takes almost a second if the
@@ -146,7 +148,7 @@ class _LastLook:
     """
 
     def __init__(self, shell: Shell) -> None:
-        # The dictionary `_last_looks` keeps this object until the shell is gone. So this object
+        # The dictionary `_last_checks` keeps this object until the shell is gone. So this object
         # must not keep the shell alive.
         self._shell = ref(shell)
         self._lock = anyio.Lock()
@@ -159,17 +161,17 @@ class _LastLook:
         async with self._lock:
             if self._began_at < called_at and (shell := self._shell()) is not None:
                 began_at = time.monotonic()
-                look = _Look(shell, None, sockets.listening("/proc/self"))
-                while not await do_serially(look.go_on):
+                check = _Check(shell, None, sockets.listening("/proc/self"))
+                while not await do_serially(check.go_on):
                     pass
-                self._found, self._began_at = look.found, began_at
+                self._found, self._began_at = check.found, began_at
             return self._found
 
 
-_last_looks: Final[WeakKeyDictionary[Shell, _LastLook]] = WeakKeyDictionary()
+_last_checks: Final[WeakKeyDictionary[Shell, _LastCheck]] = WeakKeyDictionary()
 
 
-class _Look:
+class _Check:
     """A check of all processes of a command, with the ports that the check has found so far.
 
     `here`: the sockets that listen in the network namespace of the daemon. `elsewhere`: the

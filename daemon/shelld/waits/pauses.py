@@ -34,14 +34,14 @@ class Pauses:
     not depend on the quiet time, because the program may have waited long before the first check.
     """
 
-    def __init__(self, looks: Turns) -> None:
-        self._looks = looks
+    def __init__(self, check_turns: Turns) -> None:
+        self._turns = check_turns
         self._cost_s = 0.0
-        self._has_looked = False
+        self._has_checked = False
 
     def next(self, shell: Shell) -> float:
         """Return the seconds until the next check."""
-        if not self._has_looked:
+        if not self._has_checked:
             return self.shortest
         return max(self.shortest, min(shell.quiet_s / _QUIET_DIVISOR, _LAST_PAUSE_S))
 
@@ -67,19 +67,19 @@ class Pauses:
             with anyio.CancelScope(deadline=now + self.shortest):
                 await shell.wait_until(lambda: shell.has_ended)
 
-    async def look(self, look: Callable[[Shell], T], shell: Shell) -> T:
-        """Wait for a turn, call `look`, and record its processor time."""
-        self.begin_look()
-        return await self.in_turn(partial(look, shell))
+    async def check(self, check: Callable[[Shell], T], shell: Shell) -> T:
+        """Wait for a turn, call `check`, and record its processor time."""
+        self.begin_check()
+        return await self.in_turn(partial(check, shell))
 
-    def begin_look(self) -> None:
+    def begin_check(self) -> None:
         """Begin a check that takes several turns."""
         self._cost_s = 0.0
-        self._has_looked = True
+        self._has_checked = True
 
     async def in_turn(self, part: Callable[[], T]) -> T:
         """Wait for a turn, do a part of a check, and record its processor time."""
-        async with self._looks.turn() as turn:
+        async with self._turns.turn() as turn:
             began = time.thread_time()
             result = part()
             turn.cost_s = time.thread_time() - began

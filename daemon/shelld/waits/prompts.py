@@ -35,7 +35,7 @@ _EXPENSIVE_S: Final = 0.002
 _REUSED: Final = 10
 _LONGEST_REUSE_S: Final = 0.2
 # If the output does not stop, a wait still checks the processes after this time.
-LOOK_ANYWAY_S: Final = 1.0
+CHECK_ANYWAY_S: Final = 1.0
 
 
 class PromptIdentity(NamedTuple):
@@ -97,7 +97,7 @@ class RunState(NamedTuple):
 _NOTHING: Final = RunState(None, is_stopped=False)
 
 
-class _Look(NamedTuple):
+class _Check(NamedTuple):
     """The result of a check. `cost_s`: the cost of this check and of the checks just before it.
 
     If the cost is high, the result is used again until `good_until` (time.monotonic()), or until
@@ -120,7 +120,7 @@ class _Look(NamedTuple):
         return began_at - self.ended_at <= _SUCCESSION * self.cost_s
 
 
-_looks: Final[WeakKeyDictionary[Shell, _Look]] = WeakKeyDictionary()
+_checks: Final[WeakKeyDictionary[Shell, _Check]] = WeakKeyDictionary()
 
 
 def run_state_of(shell: Shell, seen: SeenPrompt | None = None) -> RunState:
@@ -134,12 +134,12 @@ def run_state_of(shell: Shell, seen: SeenPrompt | None = None) -> RunState:
 
     This function does not wait for a turn. So if a check is expensive, many calls share its result.
     """
-    last = _looks.get(shell)
+    last = _checks.get(shell)
     is_good = last is not None and last.activity == shell.activity and not shell.has_ended
     if last is not None and is_good and time.monotonic() < last.good_until:
         state = last.state
     else:
-        state = _look_at(shell)
+        state = _check(shell)
     if seen is None or shell.has_ended or seen.activity != shell.activity:
         return state
     if not seen.prompt.blocking and time.monotonic() - seen.seen_at > _TIMER_MS / 1000:
@@ -149,22 +149,22 @@ def run_state_of(shell: Shell, seen: SeenPrompt | None = None) -> RunState:
 
 def prompt_of(shell: Shell) -> Prompt | None:
     """Return the prompt of a shell; None if the shell takes no input or does not wait for it."""
-    return _look_at(shell).prompt
+    return _check(shell).prompt
 
 
-def _look_at(shell: Shell) -> RunState:
+def _check(shell: Shell) -> RunState:
     began, began_at, activity = time.thread_time(), time.monotonic(), shell.activity
     try:
         state = _run_state_of(shell)
     except Exception as error:
         # A check of unusual processes may fail. The answer to the client must still contain the
         # output.
-        answer_for(error, "the look at a command's processes")
+        answer_for(error, "the check of a command's processes")
         state = _NOTHING
-    cost_s, last = time.thread_time() - began, _looks.get(shell)
+    cost_s, last = time.thread_time() - began, _checks.get(shell)
     if last is not None and last.is_just_before(began_at):
         cost_s += last.cost_s
-    _looks[shell] = _Look(state, activity, cost_s, time.monotonic())
+    _checks[shell] = _Check(state, activity, cost_s, time.monotonic())
     return state
 
 
@@ -176,7 +176,7 @@ def _run_state_of(shell: Shell) -> RunState:
     if (open_input := shell.open_input) is not None:
         with contextlib.suppress(OSError):
             input_state = _state_of_input(open_input, silent_s)
-    found, is_stopped = input_reader.look(shell.pid, input_state, silent_s)
+    found, is_stopped = input_reader.inspect(shell.pid, input_state, silent_s)
     if found is None:
         return RunState(None, is_stopped)
     # The kernel may still be passing on the question that the program has just written.
@@ -278,15 +278,15 @@ async def wait_for_prompt(shell: Shell, give_up_at: float, pauses: Pauses) -> Pr
                 # If the command has been silent for less time, no prompt with a time limit can be
                 # settled.
                 is_silent = shell.silent_s >= _TIMER_MS / 1000
-                found = await pauses.look(settled_prompt_of, shell)
+                found = await pauses.check(settled_prompt_of, shell)
                 if found is not None and is_settled(found):
                     return found
                 flows_from = None if is_silent else flows_from
             elif flows_from is None:
                 flows_from = anyio.current_time()
-            elif anyio.current_time() - flows_from > LOOK_ANYWAY_S:
+            elif anyio.current_time() - flows_from > CHECK_ANYWAY_S:
                 # The output does not stop, but a silent process of the command may wait for input.
                 flows_from = anyio.current_time()
-                if (found := await pauses.look(prompt_of, shell)) is not None:
+                if (found := await pauses.check(prompt_of, shell)) is not None:
                     return found
     return None

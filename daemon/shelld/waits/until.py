@@ -49,7 +49,7 @@ class PreparedWait:
         self, params: BashOutputParams, line_filter: LineFilter | None, manager: Manager
     ) -> None:
         self._params = params
-        self._looks, self._socket_news = manager.looks, manager.socket_news
+        self._check_turns, self._socket_news = manager.check_turns, manager.socket_news
         self._line_filter = line_filter
 
     @property
@@ -81,13 +81,14 @@ class PreparedWait:
             return Reached(None if matched is None else "match", matched=matched)
         if params.until == "listening":
             listening = await wait_for_port(
-                shell, params.port, give_up_at, self._looks, self._socket_news
+                shell, params.port, give_up_at, self._check_turns, self._socket_news
             )
             return Reached("listening" if listening else None, listening=listening or None)
         if params.until == "quiet":
             is_quiet = await wait_for_quiet(shell, params.quiet_ms / 1000, give_up_at)
             return Reached("quiet" if is_quiet else None)
-        if (prompt := await wait_for_prompt(shell, give_up_at, Pauses(self._looks))) is not None:
+        pauses = Pauses(self._check_turns)
+        if (prompt := await wait_for_prompt(shell, give_up_at, pauses)) is not None:
             return Reached("prompt", prompt=SeenPrompt.now(prompt, shell))
         if takes_input(shell):
             return Reached()

@@ -25,18 +25,18 @@ OTHERS_AFTER_S: Final = 1.0
 
 
 async def watch(
-    shell: Shell, on_prompt: Literal["background", "kill"], grace_ms: int, looks: Turns
+    shell: Shell, on_prompt: Literal["background", "kill"], grace_ms: int, check_turns: Turns
 ) -> None:
     """Wait for a proved prompt. Then move the command to the background, or kill it.
 
     Returns after that. Also returns if the command takes no input any more, or if a request has
     moved the command to the background. `grace_ms`: the time between SIGTERM and SIGKILL.
     """
-    pauses = Pauses(looks)
+    pauses = Pauses(check_turns)
     pause = BLOCKING_AFTER_S
     while takes_input(shell):
         has_news = await shell.wait_for_news(anyio.current_time() + pause)
-        found = None if has_news else await pauses.look(settled_prompt_of, shell)
+        found = None if has_news else await pauses.check(settled_prompt_of, shell)
         # A request may have moved the command to the background while the check waited for a turn.
         if shell.released:
             return
