@@ -40,8 +40,8 @@ _PATIENCE_MS = 20_000
 # Each time this command writes a line, the benchmark asks once whether the decoys seem to wait. It
 # does so for longer than the silence after which the daemon reports a likely prompt.
 _CLOCK = "while sleep 0.5; do echo tick; done"
-_LOOKS = 8
-# The daemon scans the processes at growing intervals. After this time, the intervals are long.
+_ROUNDS = 8
+# The daemon checks the processes at growing intervals. After this time, the intervals are long.
 _SETTLE_S = 8.0
 
 Patterns = dict[str, list[re.Pattern[str]]]
@@ -122,7 +122,7 @@ def decoys(daemon: RawDaemon, place: Path, patterns: Patterns) -> list[Judged]:
         for result in each_result(daemon, "bash_output", waits):
             assert result["reached"] == "match", result
         flagged: dict[str, Json] = {}
-        for _ in range(_LOOKS):
+        for _ in range(_ROUNDS):
             daemon.call("bash_output", {"bash_id": clock, "wait": _PATIENCE_MS})
             for shell in daemon.call("list_shells")["shells"]:
                 if shell["prompt"] is not None:

@@ -117,7 +117,7 @@ async def test_follower_that_fails_runs_again_and_holds_up_nothing() -> None:
 
     async def fail_once() -> None:
         if not failures:
-            failures.append(OSError("no look"))
+            failures.append(OSError("no check"))
             raise failures[0]
         ran_again.set()
 
@@ -291,16 +291,16 @@ async def test_leftovers_that_end_before_the_exit_event_is_sent_are_reported() -
     assert subscription.is_over
 
 
-async def test_leftovers_that_end_during_the_last_looks_are_reported() -> None:
+async def test_leftovers_that_end_during_the_last_checks_are_reported() -> None:
     shell, client = running_shell(), Client()
     options = structs.replace(OPTIONS, bash_id="x", events=frozenset({"leftover"}))
     subscription = Subscription("sub_1", options, client, 1, lambda _task: None)
     feed = Feed(shell, subscription, cast("Manager", FakeManager()))
 
-    async def look_until_empty() -> None:
+    async def wait_until_empty() -> None:
         await shell.wait_until(lambda: shell.is_empty)
 
-    feed.add_follower(look_until_empty)
+    feed.add_follower(wait_until_empty)
     async with anyio.create_task_group() as group:
         group.start_soon(feed.run)
         await anyio.wait_all_tasks_blocked()

@@ -1,4 +1,4 @@
-"""The times at which a follower scans the processes of a command, and the events that it sends."""
+"""The times at which a follower checks the processes of a command, and the events that it sends."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ FIRST, SECOND = Socket(1, 80, "::1"), Socket(2, 81, "::1")
 
 
 @pytest.mark.parametrize(("anyway_s", "expected"), [(60.0, [0, 2, 4]), (-1.0, [0, 1, 2, 3, 4])])
-async def test_follower_looks_for_ports_when_sockets_change(
+async def test_follower_checks_ports_when_sockets_change(
     monkeypatch: pytest.MonkeyPatch, anyway_s: float, expected: list[int]
 ) -> None:
     lists = [[FIRST], [FIRST], [FIRST, SECOND], [SECOND, FIRST], [SECOND]]
     shell = Shell("shell_a")
     shell.started()
-    taken, looked, told = 0, list[int](), list[list[Listener]]()
+    taken, checked, told = 0, list[int](), list[list[Listener]]()
 
     def listening(_place: str) -> list[Socket]:
         return lists[taken]
@@ -57,7 +57,7 @@ async def test_follower_looks_for_ports_when_sockets_change(
     async def listening_ports(
         _shell: Shell, _pauses: Pauses, _watch: SocketWatch
     ) -> list[Listener]:
-        looked.append(taken)
+        checked.append(taken)
         found = sorted(lists[taken], key=lambda each: each.port)
         return [Listener(each.port, each.address, 1, "server") for each in found]
 
@@ -76,7 +76,7 @@ async def test_follower_looks_for_ports_when_sockets_change(
     monkeypatch.setattr(Pauses, "pause", pause)
     feed: Any = SimpleNamespace(shell=shell, send_fact=tell, subscription=Reader())
     await PortFollower(Turns(), SocketNews(), feed).run()
-    assert looked == expected
+    assert checked == expected
     assert [[each.port for each in found] for found in told] == [[80], [80, 81], [81]]
 
 
@@ -152,15 +152,15 @@ async def test_prompt_of_a_program_with_a_clock_is_not_withdrawn(
     asked = Prompt("proved", False, None, None, os.getpid(), "top", 200, "Key?")
     # The program has just drawn its clock, so it has been silent for a moment only.
     drawn = replace(asked, since_ms=1)
-    looks = [asked, drawn, asked, drawn, None]
+    prompts = [asked, drawn, asked, drawn, None]
     told: list[Prompt | None] = []
 
     async def tell(_name: str, _type: type, *, prompt: Prompt | None) -> None:
         told.append(prompt)
 
     def prompt_of(_shell: Shell) -> Prompt | None:
-        found = looks.pop(0)
-        if not looks:
+        found = prompts.pop(0)
+        if not prompts:
             shell.end(0, None)
         return found
 

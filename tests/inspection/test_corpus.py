@@ -24,7 +24,7 @@ from support import Json, RawDaemon
 QUICK = [entry for entry in WAITING if entry.is_quick]
 QUICK_DECOYS = [entry for entry in DECOYS if entry.is_quick]
 # After this many ticks, the modes of a silent terminal count as a sign of waiting.
-LOOKS = 6
+ROUNDS = 6
 TICKS = "while sleep 0.4; do echo tick; done"
 
 
@@ -67,7 +67,7 @@ def flagged_in(daemon: RawDaemon, decoys: list[Entry], place: Path) -> dict[str,
         ]
         for decoy, result in zip(batch, each_result(daemon, "bash_output", ready), strict=True):
             assert result.get("reached") == "match", (decoy.name, result)
-        for _ in range(LOOKS):
+        for _ in range(ROUNDS):
             assert daemon.call("bash_output", {"bash_id": clock, "wait": PATIENCE_MS})["stdout"]
             for shell in daemon.call("list_shells")["shells"]:
                 if shell["bash_id"] in shells:

@@ -334,7 +334,7 @@ def test_listening_sockets_are_listed_once_for_all_threads(monkeypatch: pytest.M
         assert (found.is_blocking, len(listed)) == (True, 1)
 
 
-def test_look_ends_with_its_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_check_ends_with_its_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     with on_terminal("cat") as (pid, source):
         wait_for(lambda: find(pid, source, LINES, SHORT_S) is not None, "cat to wait for input")
         monkeypatch.setattr(input_reader, "MAX_CHECK_S", 0.0)
@@ -671,7 +671,9 @@ def requests_to(server: int, log: Path) -> list[int]:
     [("os.read(file, 1)", False), ("os.read(0, 1)", True)],
     ids=["reads-a-file", "reads-the-terminal"],
 )
-def test_look_asks_no_server_that_may_not_answer(tmp_path: Path, code: str, is_found: bool) -> None:
+def test_check_asks_no_server_that_may_not_answer(
+    tmp_path: Path, code: str, is_found: bool
+) -> None:
     folder, log = tmp_path / "mounted", tmp_path / "log"
     folder.mkdir()
     # In both cases, another thread of the program waits for the silent server.
@@ -705,7 +707,7 @@ poller.join()
 """
 
 
-def test_look_does_not_load_memory_from_a_server(tmp_path: Path) -> None:
+def test_check_does_not_load_memory_from_a_server(tmp_path: Path) -> None:
     folder, log = tmp_path / "mounted", tmp_path / "log"
     folder.mkdir()
     code = POLL_WITH_A_FILE

@@ -172,7 +172,7 @@ def test_sleep_is_no_wait_for_input() -> None:
         assert list(waits(pid)) == []
 
 
-def test_each_thread_is_looked_at() -> None:
+def test_each_thread_is_checked() -> None:
     code = "import threading; threading.Thread(target=os.read, args=(r, 1)).start(); os.read(r, 1)"
     with running(code) as (pid, read, _):
         wait_for(lambda: len(list(waits(pid))) == 2, "both threads")
@@ -248,7 +248,7 @@ os.read(r, 1)
         assert sorted(threads_of(pid)) == sorted(os.listdir(f"/proc/{pid}/task"))
 
 
-def test_thread_after_many_others_is_looked_at() -> None:
+def test_thread_after_many_others_is_checked() -> None:
     code = """
 import threading
 threading.stack_size(64 * 1024)

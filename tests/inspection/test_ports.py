@@ -65,10 +65,10 @@ def test_one_port_can_be_chosen() -> None:
 
 def test_process_that_ends_meanwhile_has_no_ports() -> None:
     with listening(1) as (pid, _):
-        looks = find(pid)
-        next(looks)
+        search = find(pid)
+        next(search)
     wait_for(lambda: not Path(f"/proc/{pid}").exists())
-    assert [each for each in looks if each is not None and each.pid == pid] == []
+    assert [each for each in search if each is not None and each.pid == pid] == []
 
 
 def test_unknown_process_has_no_ports() -> None:

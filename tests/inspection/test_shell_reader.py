@@ -107,7 +107,7 @@ def test_shell_is_found_although_files_of_proc_are_missing(
             top.kill()
 
 
-def test_shell_may_be_among_the_processes_that_are_not_looked_at(
+def test_shell_may_be_among_the_processes_that_are_not_checked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     command = ["timeout", "300", "bash", "-c", "trap '' INT; cat; true"]

@@ -78,7 +78,7 @@ async def test_only_new_sockets_are_news(kernel: Kernel) -> None:
     assert woken == [first + 1, first + 2]
 
 
-async def test_one_look_wakes_all_watchers(kernel: Kernel) -> None:
+async def test_one_check_wakes_all_watchers(kernel: Kernel) -> None:
     news, woken = SocketNews(), list[tuple[str, int]]()
 
     def note(watcher: str) -> None:
@@ -91,7 +91,7 @@ async def test_one_look_wakes_all_watchers(kernel: Kernel) -> None:
     assert sorted(woken) == [("a", listing), ("b", listing)]
 
 
-async def test_looks_end_when_the_last_watch_ends(kernel: Kernel) -> None:
+async def test_checks_end_when_the_last_watch_ends(kernel: Kernel) -> None:
     news = SocketNews()
     with news.watching(lambda: None):
         pass
@@ -101,7 +101,7 @@ async def test_looks_end_when_the_last_watch_ends(kernel: Kernel) -> None:
     assert kernel.listings == before
 
 
-async def test_look_that_fails_is_followed_by_another(kernel: Kernel) -> None:
+async def test_check_that_fails_is_followed_by_another(kernel: Kernel) -> None:
     news = SocketNews()
     kernel.listening = None
     with news.watching(lambda: None):
@@ -182,7 +182,7 @@ async def test_sockets_are_listed_although_their_number_is_the_same_or_unknown(
         await until(lambda: watch.count >= seen + 2)
 
 
-async def test_watchers_of_a_namespace_share_its_looks(
+async def test_watchers_of_a_namespace_share_its_checks(
     kernel: Kernel, namespace: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     news, kernel.number, woken = SocketNews(), 0, list[tuple[str, int]]()

@@ -154,7 +154,7 @@ async def test_limit_holds_if_no_thread_can_start(
     assert command.ended == ["memory"]
 
 
-async def test_processor_time_counts_from_the_first_look_that_succeeds(
+async def test_processor_time_counts_from_the_first_scan_that_succeeds(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers: list[float | None] = [None, None, 7.0]
@@ -244,7 +244,7 @@ async def test_commands_without_a_session_are_judged_alone(machine: Machine) -> 
         assert [command.ended for command in commands] == [[], [], []]
 
 
-async def test_limiter_looks_only_while_a_limited_command_runs(machine: Machine) -> None:
+async def test_limiter_scans_only_while_a_limited_command_runs(machine: Machine) -> None:
     started: list[object] = []
     limits = ResourceLimits(processes=10)
     async with anyio.create_task_group() as tasks:
@@ -276,7 +276,7 @@ async def test_limiter_looks_only_while_a_limited_command_runs(machine: Machine)
     assert len(started) == 2
 
 
-async def test_limiter_does_not_look_at_a_lost_runner(machine: Machine) -> None:
+async def test_limiter_does_not_scan_a_lost_runner(machine: Machine) -> None:
     async with running(machine) as limiter:
         limits = ResourceLimits(processes=10, cpu_seconds=1)
         lost, _ = begin(limiter, machine, limits, threads=99)
@@ -288,7 +288,7 @@ async def test_limiter_does_not_look_at_a_lost_runner(machine: Machine) -> None:
     assert (lost.ended, command.ended) == ([], [])
 
 
-async def test_limiter_does_not_look_at_the_runner_of_an_ended_command(
+async def test_limiter_does_not_scan_the_runner_of_an_ended_command(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limiter_module, "_SLICE_S", -1.0)
@@ -308,7 +308,7 @@ async def test_limiter_does_not_look_at_the_runner_of_an_ended_command(
     assert command.ended == []
 
 
-async def test_command_that_ends_during_the_look_has_no_reason(
+async def test_command_that_ends_during_the_scan_has_no_reason(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with running(machine) as limiter:

@@ -69,7 +69,7 @@ async def ask() -> AsyncIterator[Ask]:
             yield start
 
 
-async def test_looks_at_questions_take_turns(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_checks_for_questions_take_turns(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = await ask(NAME)
     await asked.question()
     checks: list[Prompt | None] = []
@@ -86,7 +86,7 @@ async def test_looks_at_questions_take_turns(ask: Ask, monkeypatch: pytest.Monke
     assert checks
 
 
-async def test_pauses_grow_with_the_cost_of_looks(
+async def test_pauses_grow_with_the_cost_of_checks(
     ask: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def check(shell: Shell) -> Prompt | None:

@@ -1,4 +1,4 @@
-"""The prompts that results report, if a scan fails or contradicts the previous scan."""
+"""The prompts that results report, if a check fails or contradicts the previous check."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from shelld_protocol.shell_methods import BackgroundResult, BashOutputParams, Ba
 from shelld_protocol.structs import Prompt
 
 
-async def test_result_has_the_output_although_the_look_for_a_prompt_fails(
+async def test_result_has_the_output_although_the_check_for_a_prompt_fails(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def fail(*_args: object) -> None:
@@ -47,7 +47,7 @@ PROMPT = Prompt("proved", True, True, True, 1, "program", 500, "text")
 
 @asynccontextmanager
 async def running_cat(monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Shell]:
-    """Run cat, and make every scan find no prompt."""
+    """Run cat, and make every check find no prompt."""
 
     def inspect(*_args: object, **_more: object) -> input_reader.Seen:
         return input_reader.Seen(None, is_stopped=False)

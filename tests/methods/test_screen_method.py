@@ -50,7 +50,7 @@ async def test_prompt_that_ended_the_wait_does_not_outlive_its_program(
 
 
 @pytest.mark.parametrize("until", ["stable", "change", "prompt"])
-async def test_looks_end_with_the_wait(
+async def test_captures_end_with_the_wait(
     until: Literal["stable", "change", "prompt"], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(screen_module, "_STEP_BYTES", 10)

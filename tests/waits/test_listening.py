@@ -1,4 +1,4 @@
-"""Waits share the scans of processes, and each wait eventually gets its turn."""
+"""Waits share the checks of processes, and each wait eventually gets its turn."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def shell() -> Iterator[Shell]:
 
 @pytest.fixture
 def steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The steps that scans have taken. Each scan takes `STEPS` steps and then finds a port."""
+    """The steps that checks have taken. Each check takes `STEPS` steps and then finds a port."""
     taken = list[int]()
 
     def find(*_: object) -> Iterator[Listening | None]:
@@ -80,14 +80,14 @@ async def test_wait_for_a_port_ends_although_another_has_the_turn(
     shell: Shell, steps: list[int], wait_s: float
 ) -> None:
     async with turns_of_others() as turns:
-        # The last scan needs no turn.
+        # The last check needs no turn.
         give_up_at = anyio.current_time() + wait_s
         found = await wait_for_port(shell, None, give_up_at, turns, SocketNews())
         assert found == [Listener(80, "::1", 1, "server")]
         assert len(steps) == STEPS
 
 
-async def test_waits_that_end_together_share_the_last_look(shell: Shell, steps: list[int]) -> None:
+async def test_waits_that_end_together_share_the_last_check(shell: Shell, steps: list[int]) -> None:
     found: dict[int | None, list[Listener]] = {}
 
     async def wait(port: int | None) -> None:
@@ -97,13 +97,13 @@ async def test_waits_that_end_together_share_the_last_look(shell: Shell, steps: 
         give_up_at = anyio.current_time() + 0.05
         for port in (None, *range(71, 91)):
             tasks.start_soon(wait, port)
-    # If a wait's time limit passes during a scan, the wait shares the next scan.
+    # If a wait's time limit passes during a check, the wait shares the next check.
     assert len(steps) <= 2 * STEPS
     server = Listener(80, "::1", 1, "server")
     assert {port for port in found if found[port] == [server]} == {None, 80}
 
 
-async def test_last_look_is_finished_by_another_wait(shell: Shell, steps: list[int]) -> None:
+async def test_last_check_is_finished_by_another_wait(shell: Shell, steps: list[int]) -> None:
     turns = Turns()
     with anyio.CancelScope() as first:
         async with anyio.create_task_group() as tasks:
@@ -125,7 +125,7 @@ async def test_wait_for_a_prompt_ends_although_another_has_the_turn(
         assert await wait_for_prompt(shell, anyio.current_time() + 0.05, Pauses(turns)) is PROMPT
 
 
-async def test_long_look_leaves_turns_to_others(shell: Shell, steps: list[int]) -> None:
+async def test_long_check_leaves_turns_to_others(shell: Shell, steps: list[int]) -> None:
     turns, seen = Turns(), list[int]()
 
     async def take_turns() -> None:
@@ -141,7 +141,7 @@ async def test_long_look_leaves_turns_to_others(shell: Shell, steps: list[int]) 
 
 
 class _Machine:
-    """A made-up list of listening sockets, and a made-up command. The machine counts its scans."""
+    """A made-up list of listening sockets, and a made-up command. The machine counts its checks."""
 
     def __init__(self, patch: pytest.MonkeyPatch, shell: Shell) -> None:
         self.sockets: list[Socket] = []
@@ -172,13 +172,13 @@ class _Machine:
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make the pauses so long that only a change of the sockets causes another scan."""
+    """Make the pauses so long that only a change of the sockets causes another check."""
     monkeypatch.setattr(listening, "_FIRST_PAUSE_S", 3_600.0)
     monkeypatch.setattr(listening, "_LAST_PAUSE_S", 3_600.0)
 
 
 @pytest.mark.usefixtures("patient")
-async def test_wait_looks_at_command_only_when_a_socket_begins_to_listen(
+async def test_wait_checks_command_only_when_a_socket_begins_to_listen(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     machine = _Machine(monkeypatch, shell)
@@ -191,7 +191,7 @@ async def test_wait_looks_at_command_only_when_a_socket_begins_to_listen(
         tasks.start_soon(wait)
         for number in range(1, 4):
             await _until(partial(machine.has_checked, number))
-            # The kernel lists the sockets several times, but no wait scans the command.
+            # The kernel lists the sockets several times, but no wait checks the command.
             await anyio.sleep(0.2)
             assert (machine.checks, found) == (number, [])
             other = Socket(number, 8_000 + number, "::")
@@ -227,7 +227,7 @@ async def test_pauses_grow_while_others_begin_to_listen(
 async def test_news_of_another_namespace_ends_the_pause(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # A scan tells in which namespaces the command has processes. The namespace in `elsewhere` is
+    # A check tells in which namespaces the command has processes. The namespace in `elsewhere` is
     # reached through a process that has ended. This counts as a change, so it ends each pause.
     machine = _Machine(monkeypatch, shell)
     machine.elsewhere = {1: "/proc/0"}
@@ -237,7 +237,7 @@ async def test_news_of_another_namespace_ends_the_pause(
         tasks.cancel_scope.cancel()
 
 
-async def test_wait_looks_at_command_again_without_news(
+async def test_wait_checks_command_again_without_news(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Another process may pass a listening socket to the command. The list of sockets does not show

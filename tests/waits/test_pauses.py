@@ -1,4 +1,4 @@
-"""The lengths of the pauses between scans."""
+"""The lengths of the pauses between checks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which prompts count, and how often the processes of a shell are scanned."""
+"""Which prompts count, and how often the processes of a shell are checked."""
 
 from __future__ import annotations
 
@@ -98,10 +98,10 @@ def write_line(shell: Shell) -> None:
     shell.notify()
 
 
-async def test_first_output_after_a_silence_is_not_looked_at_at_once(
+async def test_first_output_after_a_silence_is_not_checked_at_once(
     monkeypatch: pytest.MonkeyPatch, shell: Shell
 ) -> None:
-    # A scan at this moment could find the prompt of a program that waits only briefly, for its
+    # A check at this moment could find the prompt of a program that waits only briefly, for its
     # terminal's answer.
     silent = anyio.Event()
     found: list[Prompt | None] = []
@@ -172,7 +172,7 @@ async def test_wait_finds_a_prompt_that_is_older_than_the_wait(
         assert await wait_for_prompt(shell, math.inf, Pauses(Turns())) is PROMPT
 
 
-async def test_costly_looks_are_rare(shell: Shell) -> None:
+async def test_costly_checks_are_rare(shell: Shell) -> None:
     pauses = Pauses(Turns())
 
     def check(_shell: Shell) -> Prompt | None:
@@ -185,12 +185,12 @@ async def test_costly_looks_are_rare(shell: Shell) -> None:
     assert pauses.next(shell) >= 0.3
 
 
-# -- scans for results ------------------------------------------------------------------------
+# -- checks for results ------------------------------------------------------------------------
 
 
 @pytest.fixture
 def checks(monkeypatch: pytest.MonkeyPatch) -> list[RunState]:
-    """The scans of a shell so far. Each scan is expensive."""
+    """The checks of a shell so far. Each check is expensive."""
     taken: list[RunState] = []
 
     def check(_shell: Shell) -> RunState:
@@ -204,14 +204,14 @@ def checks(monkeypatch: pytest.MonkeyPatch) -> list[RunState]:
     return taken
 
 
-def test_an_expensive_look_serves_several_results(checks: list[RunState]) -> None:
+def test_an_expensive_check_serves_several_results(checks: list[RunState]) -> None:
     shell = Shell("shell_a")
     shell.started()
     assert run_state_of(shell) == run_state_of(shell) == checks[0]
     assert len(checks) == 1
 
 
-def test_look_serves_no_result_after_more_output(checks: list[RunState]) -> None:
+def test_check_serves_no_result_after_more_output(checks: list[RunState]) -> None:
     shell = Shell("shell_a")
     shell.started()
     run_state_of(shell)
@@ -219,7 +219,7 @@ def test_look_serves_no_result_after_more_output(checks: list[RunState]) -> None
     assert run_state_of(shell) == checks[1]
 
 
-def test_cheap_look_serves_one_result(
+def test_cheap_check_serves_one_result(
     checks: list[RunState], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(prompts, "_EXPENSIVE_S", 60.0)
@@ -228,7 +228,7 @@ def test_cheap_look_serves_one_result(
     assert [run_state_of(shell), run_state_of(shell)] == checks
 
 
-def test_cheap_looks_in_quick_succession_serve_several_results(
+def test_cheap_checks_in_quick_succession_serve_several_results(
     checks: list[RunState], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(prompts, "_SUCCESSION", 1e9)
@@ -241,7 +241,7 @@ def test_cheap_looks_in_quick_succession_serve_several_results(
     assert len(checks) > 1
 
 
-def test_wait_does_not_reuse_the_look_of_a_result(checks: list[RunState]) -> None:
+def test_wait_does_not_reuse_the_check_of_a_result(checks: list[RunState]) -> None:
     shell = Shell("shell_a")
     shell.started()
     run_state_of(shell)

@@ -34,7 +34,7 @@ def test_prompt_of_polling_program_must_last_longer(found: Prompt, seconds: floa
 
 
 class Watched:
-    """A shell in which nothing happens. Each scan finds the next of `prompts`."""
+    """A shell in which nothing happens. Each check finds the next of `prompts`."""
 
     def __init__(self, prompts: list[Prompt | None]) -> None:
         self.released = False
@@ -97,7 +97,7 @@ async def test_watch_ends_when_the_input_closes(watched: Callable[..., Watched])
 
 
 @pytest.mark.parametrize("on_prompt", ["kill", "background"])
-async def test_command_handed_over_before_the_look_ends_is_left_alone(
+async def test_command_handed_over_before_the_check_ends_is_left_alone(
     watched: Callable[..., Watched],
     monkeypatch: pytest.MonkeyPatch,
     on_prompt: Literal["kill", "background"],
