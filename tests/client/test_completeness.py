@@ -65,7 +65,7 @@ def _has_any(annotation: Any) -> bool:
     return annotation is Any or any(_has_any(each) for each in get_args(annotation))
 
 
-def test_the_search_for_result_types_finds_some() -> None:
+def test_search_for_result_types_finds_the_known_types() -> None:
     names = {each.__name__ for each in RESULTS}
     assert {"BashResult", "OutputRange", "Prompt", "ServerInfoResult", "ShellInfo"} <= names
 

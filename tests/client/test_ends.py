@@ -256,7 +256,9 @@ async def test_an_abandoned_generator_cancels_nobody(anyio_backend: str) -> None
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
-async def test_client_outlives_the_scope_of_entering(anyio_backend: str) -> None:
+async def test_client_keeps_running_after_the_scope_that_entered_it_ends(
+    anyio_backend: str,
+) -> None:
     pids, pid = pids_of_a_peer(), 0
     with anyio.CancelScope() as scope:
         pid = await anext(pids)

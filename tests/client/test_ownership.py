@@ -113,7 +113,7 @@ def test_request_that_may_never_be_answered_keeps_no_subscription() -> None:
     assert ownership.leave(NAME, 1)
 
 
-def test_answered_request_can_give_the_subscription_back_although_renounced() -> None:
+def test_request_answered_before_it_is_renounced_can_give_back() -> None:
     ownership = Ownership()
     ownership.claim(NAME, 1)
     ownership.expect(NAME, 2)

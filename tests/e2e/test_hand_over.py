@@ -326,7 +326,7 @@ def test_answered_command_is_not_killed(daemon: RawDaemon) -> None:
     assert (result["status"], "<yes>" in result["stdout"]) == ("completed", True)
 
 
-def test_command_without_input_needs_no_watch(daemon: RawDaemon) -> None:
+def test_on_prompt_has_no_effect_on_a_command_without_input(daemon: RawDaemon) -> None:
     result = daemon.call("bash", {"command": "read x; echo end", "on_prompt": "kill"})
     assert (result["status"], result["stdout"]) == ("completed", "end\n")
 

@@ -70,7 +70,7 @@ def test_screen_change_ends_the_wait(daemon: RawDaemon) -> None:
     assert changed["lines"] == ["readylater"]
 
 
-def test_new_width_is_a_change(daemon: RawDaemon) -> None:
+def test_new_width_of_a_screen_ends_a_wait_for_a_change(daemon: RawDaemon) -> None:
     screen = ScreenUser(daemon, "stty -echo; printf ready; sleep 300", rows=3, cols=20)
     before = screen.until_line("ready")
     daemon.call("resize_shell", {"bash_id": screen.bash_id, "rows": 3, "cols": 30})

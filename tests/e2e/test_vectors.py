@@ -96,7 +96,7 @@ def without_texts(message: Json | list[Any]) -> Any:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("framing", Framing)
-def test_every_vector_holds(framing: Framing) -> None:
+def test_every_vector_gets_the_listed_answers(framing: Framing) -> None:
     with raw_daemon() as daemon:
         for number, (sent, expected) in enumerate(VECTORS):
             barrier = f"barrier-{number}"

@@ -174,7 +174,7 @@ def test_wait_that_fails_after_a_write_tells_what_was_written(daemon: RawDaemon)
     assert "written" not in error["data"]
 
 
-def test_match_of_an_ended_shell(daemon: RawDaemon) -> None:
+def test_match_is_found_in_the_output_of_an_ended_shell(daemon: RawDaemon) -> None:
     bash_id = daemon.background("echo one; printf two")
     read(daemon, bash_id, until="exit", stderr_offset=0)
     assert read(daemon, bash_id, until="match", pattern="two")["matched"]["start"] == 4

@@ -408,7 +408,7 @@ def test_terminal_without_capabilities_gets_lines(user: Lasting) -> None:
 
 
 @pytest.mark.slow
-def test_picture_needs_rich_and_lines_do_not(user: Lasting, tmp_path: Path) -> None:
+def test_watch_prints_lines_if_rich_is_missing(user: Lasting, tmp_path: Path) -> None:
     (tmp_path / "rich.py").write_text("raise ImportError")
     command = [sys.executable, "-m", "shelld", "watch", "work"]
     env = {**user.env, "TERM": "xterm", "PYTHONPATH": f"{tmp_path}"}
@@ -420,7 +420,7 @@ def test_picture_needs_rich_and_lines_do_not(user: Lasting, tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-def test_picture_makes_room_for_the_shell_while_it_is_stopped(user: Lasting) -> None:
+def test_stopped_watch_leaves_the_alternate_screen_until_it_continues(user: Lasting) -> None:
     with attached(user), on_terminal(user, "work") as terminal:
         terminal.until("running")
         terminal.process.send_signal(signal.SIGTSTP)

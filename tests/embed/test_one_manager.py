@@ -155,7 +155,7 @@ async def test_relative_directory_starts_at_program_directory(
     assert shell.get_new_output() == f"{tmp_path}/below\n"
 
 
-async def test_commands_in_a_row_need_one_shell() -> None:
+async def test_consecutive_commands_fit_into_a_limit_of_one_shell() -> None:
     async with ShellManager(ManagerOptions(max_shells=1, spare_shells=0)) as manager:
         running = await manager.manager()
         context = RequestContext(Daemon(Options(), running))

@@ -26,7 +26,7 @@ def run(main: Callable[[], object], *, loop: asyncio.AbstractEventLoop) -> None:
         loop.close()
 
 
-def test_shortage_while_a_failure_is_reported_ends_no_loop(
+def test_loop_continues_if_memory_is_short_while_reporting_a_failure(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     seen: list[int] = []
@@ -43,7 +43,7 @@ def test_shortage_while_a_failure_is_reported_ends_no_loop(
     assert seen == [0, 1, 2]
 
 
-def test_other_failures_leave_the_loop() -> None:
+def test_keyboard_interrupt_in_a_callback_leaves_the_loop() -> None:
     loop = EventLoop()
 
     def interrupt() -> None:

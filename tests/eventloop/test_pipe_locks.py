@@ -152,7 +152,7 @@ def read_until(daemon: RawDaemon, bash_id: str, end: str) -> str:
 
 
 @pytest.mark.slow
-def test_socket_spliced_into_stdout_stops_no_daemon(
+def test_socket_spliced_into_stdout_does_not_block_the_daemon(
     daemon: RawDaemon, tmp_path: Path, gates: list[Gate]
 ) -> None:
     bash_id = start(daemon, FROM_SOCKET, tmp_path)
@@ -177,7 +177,7 @@ def test_command_that_holds_its_stdout_can_be_killed(
 
 
 @pytest.mark.slow
-def test_stdin_spliced_into_a_full_socket_stops_no_daemon(
+def test_stdin_spliced_into_a_full_socket_does_not_block_the_daemon(
     daemon: RawDaemon, tmp_path: Path, gates: list[Gate]
 ) -> None:
     bash_id = start(daemon, TO_SOCKET, tmp_path, open_stdin=True, stdin="first;")
@@ -202,7 +202,7 @@ def test_held_stdin_can_be_closed(daemon: RawDaemon, tmp_path: Path, gates: list
 
 
 @pytest.mark.slow
-def test_leftover_that_holds_the_stdout_of_an_ended_command_stops_no_daemon(
+def test_leftover_that_locks_its_stdout_does_not_block_the_daemon(
     daemon: RawDaemon, tmp_path: Path
 ) -> None:
     (tmp_path / "program.py").write_text(SILENT)
@@ -231,7 +231,9 @@ def test_killed_daemon_leaves_no_command_that_holds_a_pipe(
 
 
 @pytest.mark.slow
-def test_job_control_sees_no_stop(daemon: RawDaemon, tmp_path: Path, gates: list[Gate]) -> None:
+def test_job_control_does_not_notice_that_a_process_is_stopped(
+    daemon: RawDaemon, tmp_path: Path, gates: list[Gate]
+) -> None:
     script, gate = tmp_path / "program.py", Gate(tmp_path / "gate")
     script.write_text(FROM_SOCKET)
     bash_id = daemon.background(f"set -m; {sys.executable} {script} {tmp_path}/gate; echo $?")
@@ -261,7 +263,7 @@ def test_watch_needs_no_free_descriptor() -> None:
 
 
 @pytest.mark.slow
-def test_thread_that_outlives_its_leader_stops_no_daemon(
+def test_thread_that_outlives_the_main_thread_does_not_block_the_daemon(
     daemon: RawDaemon, tmp_path: Path, gates: list[Gate]
 ) -> None:
     # When the main thread has ended, /proc/PID/fd is empty. Only the directories of the other
@@ -286,7 +288,9 @@ class FakeProcess:
         self.is_stopped = False
 
 
-def test_failed_look_leaves_no_process_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_check_of_the_event_loop_leaves_no_process_stopped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     reader, writer = os.pipe()
     process = FakeProcess()
     asleep = re.compile(rb"(\d+) (\S+)").match(b"0 0x%x" % reader)

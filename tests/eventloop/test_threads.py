@@ -243,7 +243,7 @@ def test_thread_that_fails_anywhere_has_a_result(
             thread.result()
 
 
-def test_joining_takes_no_longer_than_allowed() -> None:
+def test_joining_threads_stops_at_its_time_limit() -> None:
     go_on = threading.Event()
     thread = Thread(lambda: go_on.wait(DEADLINE_S))
     thread.start()

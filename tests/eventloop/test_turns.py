@@ -24,7 +24,7 @@ async def test_turns_follow_each_other() -> None:
     assert events == ["a begins", "a ends", "b begins", "b ends"]
 
 
-async def test_next_turn_waits_for_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_next_turn_waits_for_the_pause_after_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     turns, moments = Turns(), list[float]()
 
     async def sleep_until(moment: float) -> None:
@@ -40,7 +40,9 @@ async def test_next_turn_waits_for_the_rest(monkeypatch: pytest.MonkeyPatch) -> 
     assert moments[0] > before + 20
 
 
-async def test_short_turns_share_one_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_short_turns_are_followed_by_one_common_pause(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     turns, now, sleeps = Turns(), 0.0, list[float]()
 
     async def sleep_until(moment: float) -> None:

@@ -156,7 +156,7 @@ async def test_end_counts_only_the_output_that_was_sent() -> None:
 
 
 @pytest.mark.parametrize("half", ["\u20ac".encode()[:2], b"\x1b[3"])
-async def test_half_a_unit_waits_for_its_rest_while_a_process_may_write(
+async def test_half_a_character_is_not_sent_while_a_process_may_write(
     half: bytes,
 ) -> None:
     shell, client = running_shell(), Client()
@@ -175,7 +175,7 @@ async def test_half_a_unit_waits_for_its_rest_while_a_process_may_write(
     assert (last.stdout_bytes, last.skipped) == (3, 0)
 
 
-async def test_hurried_feed_skips_long_output_and_waits_for_nobody() -> None:
+async def test_hurried_feed_skips_long_output_instead_of_waiting_for_the_client() -> None:
     shell, client = running_shell(), SlowClient()
     feed = feed_of(shell, client)
     feed.add_follower(anyio.sleep_forever)

@@ -20,7 +20,7 @@ class Event(NamedTuple):
 
 
 @given(st.integers(1, 20), st.integers(0, 60))
-def test_kept_numbers_have_no_hole(limit: int, count: int) -> None:
+def test_numbers_of_kept_events_are_consecutive(limit: int, count: int) -> None:
     journal: Journal[Event] = Journal(limit)
     assert [journal.add(Event(number)) for number in range(1, count + 1)] == list(
         range(1, count + 1)

@@ -98,7 +98,7 @@ def subscription(client: Client, tasks: Tasks) -> Subscription:
     ("events", "is_continued", "is_told"),
     [(["output"], True, True), (["output"], False, False), (["output", "exit"], True, False)],
 )
-def test_only_a_continued_subscription_without_exit_tells_its_end(
+def test_over_event_is_sent_only_for_continued_subscriptions_without_exit(
     client: Client, tasks: Tasks, events: list[EventName], *, is_continued: bool, is_told: bool
 ) -> None:
     options = replace(OPTIONS, events=frozenset(events))
@@ -110,7 +110,7 @@ def test_only_a_continued_subscription_without_exit_tells_its_end(
     assert client.received == [told] * is_told
 
 
-def test_subscription_that_is_continued_when_it_is_over_does_not_tell_its_end(
+def test_no_over_event_follows_if_an_ended_subscription_is_continued(
     client: Client, tasks: Tasks
 ) -> None:
     options = replace(OPTIONS, events=frozenset({"output"}))
@@ -276,7 +276,7 @@ async def test_replay_has_the_rows_of_the_last_screen(
     assert screens(client) == [(1, [], []), (2, [0, 1], ["two", "rows"])]
 
 
-async def test_continued_subscription_knows_no_screen(
+async def test_continued_subscription_forgets_the_rows_it_has_sent(
     subscription: Subscription, client: Client, shell: Shell
 ) -> None:
     show(subscription, shell, 1, ["one", ""])

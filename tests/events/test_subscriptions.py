@@ -56,7 +56,7 @@ class Client:
         raise NotImplementedError
 
 
-async def test_events_are_settled_once_the_replay_has_arrived() -> None:
+async def test_events_count_as_delivered_once_the_replay_has_arrived() -> None:
     client = Client()
     async with anyio.create_task_group() as tasks:
         subscriptions = Subscriptions(cast("Manager", FakeManager(tasks)))

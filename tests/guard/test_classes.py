@@ -146,7 +146,7 @@ def test_known_file_is_no_disk(line: str) -> None:
     assert judge(line, HERE).verdict == "allow"
 
 
-def test_certain_disk_counts_more_than_an_unknown_one() -> None:
+def test_command_on_a_known_disk_is_blocked_despite_an_unknown_argument() -> None:
     assert is_blocked("wipefs -a $(cat f) /dev/sda")
 
 

@@ -177,7 +177,7 @@ class Unreadable(bytes):
         raise MemoryError
 
 
-def test_reading_ends_at_the_first_failure() -> None:
+def test_parser_input_ends_at_the_first_failed_read() -> None:
     reading = parse.Reading(Unreadable(b"ls"), math.inf)
     assert not reading.is_over(0, False)
     assert reading.read(0, None) == b""
@@ -187,7 +187,7 @@ def test_reading_ends_at_the_first_failure() -> None:
 
 
 @pytest.mark.parametrize("calls", [1, 2, 50])
-def test_failed_reading_of_the_clock_ends_the_parsing(
+def test_parsing_stops_if_the_clock_cannot_be_read(
     calls: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     left = calls

@@ -42,7 +42,7 @@ def reader(command: str) -> Generator[tuple[int, Hop]]:
             os.close(descriptor)
 
 
-def test_input_that_the_kernel_still_passes_on_is_on_its_way() -> None:
+def test_input_in_the_kernels_buffers_counts_as_on_its_way() -> None:
     # Each program ends once it has read, so it never waits again. The kernel usually takes longer
     # to pass on the input than the search takes. If the search did not check for input on its way,
     # one of the attempts would find a program that seems to wait.

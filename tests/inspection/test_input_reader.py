@@ -158,7 +158,7 @@ def test_hidden_reader_of_a_containers_terminal_does_not_read_ours() -> None:
         assert find(pid, ours, NO_ECHO, LONG_S) is None
 
 
-def test_reader_of_a_terminal_of_a_test_in_a_sandbox_does_not_read_ours(tmp_path: Path) -> None:
+def test_reader_of_another_terminal_with_our_number_is_not_found(tmp_path: Path) -> None:
     program = [sys.executable, "-c", TERMINAL_OF_THE_SAME_NUMBER, str(tmp_path)]
     with on_terminal(*mounting(tmp_path), *program, "cat") as (pid, source):
         # If the search does not know the devpts instance, the two terminals look the same.
@@ -193,7 +193,7 @@ def test_reader_on_a_containers_terminal_behind_a_relay_is_found(
 
 
 @pytest.mark.usefixtures("hidden")
-def test_modes_of_a_hidden_relay_to_the_same_number_tell_nothing(
+def test_modes_tell_nothing_if_a_hidden_relays_terminal_has_our_number(
     relay_to_the_same_number: list[str],
 ) -> None:
     with on_terminal(*relay_to_the_same_number, "cat") as (pid, source):
@@ -216,7 +216,7 @@ def test_modes_of_a_hidden_relay_tell_nothing() -> None:
     [(KEYS, LONG_S, True), (KEYS, SHORT_S, False), (LINES, LONG_S, False)],
 )
 @pytest.mark.parametrize("name", ["ssh", "picocom", "qemu-system-x86_64"])
-def test_program_with_a_far_end_is_likely_at_best(
+def test_program_that_may_send_keys_elsewhere_is_likely_at_best(
     tmp_path: Path, name: str, modes: Modes, silent_s: float, is_likely: bool
 ) -> None:
     remote = tmp_path / name
@@ -334,7 +334,7 @@ def test_listening_sockets_are_listed_once_for_all_threads(monkeypatch: pytest.M
         assert (found.is_blocking, len(listed)) == (True, 1)
 
 
-def test_check_ends_with_its_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_check_stops_when_its_time_budget_is_used_up(monkeypatch: pytest.MonkeyPatch) -> None:
     with on_terminal("cat") as (pid, source):
         wait_for(lambda: find(pid, source, LINES, SHORT_S) is not None, "cat to wait for input")
         monkeypatch.setattr(input_reader, "MAX_CHECK_S", 0.0)
@@ -671,7 +671,7 @@ def requests_to(server: int, log: Path) -> list[int]:
     [("os.read(file, 1)", False), ("os.read(0, 1)", True)],
     ids=["reads-a-file", "reads-the-terminal"],
 )
-def test_check_asks_no_server_that_may_not_answer(
+def test_check_sends_no_request_to_a_hanging_file_server(
     tmp_path: Path, code: str, is_found: bool
 ) -> None:
     folder, log = tmp_path / "mounted", tmp_path / "log"
@@ -707,7 +707,7 @@ poller.join()
 """
 
 
-def test_check_does_not_load_memory_from_a_server(tmp_path: Path) -> None:
+def test_check_reads_no_memory_that_a_hanging_server_provides(tmp_path: Path) -> None:
     folder, log = tmp_path / "mounted", tmp_path / "log"
     folder.mkdir()
     code = POLL_WITH_A_FILE

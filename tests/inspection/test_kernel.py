@@ -92,7 +92,7 @@ def test_call_that_waits_shows_its_descriptor(code: str, has_limit: bool, is_rea
         "select.select([], [], [r])",
     ],
 )
-def test_set_without_readers_is_empty(code: str) -> None:
+def test_wait_for_no_readable_descriptor_has_no_descriptors(code: str) -> None:
     with running(code) as (pid, _, _):
         wait_for(lambda: one_wait(pid, lambda wait: not wait.descriptors), "the system call")
 
@@ -143,14 +143,14 @@ def test_epoll_set_within_a_set_is_followed(call: str) -> None:
         "select(9, ctypes.c_void_p(1 << 63), None, None, None)",
     ],
 )
-def test_unreadable_address_of_a_call_costs_no_look(call: str) -> None:
+def test_check_continues_if_a_system_call_has_an_unreadable_address(call: str) -> None:
     # A system call may fail at once if it gets an address that cannot be read.
     with running(f"import ctypes; ctypes.CDLL(None).{call}; time.sleep(300)") as (pid, _, _):
         wait_for(lambda: process(pid).state == "S", "the call")
         assert [wait.descriptors for wait in waits(pid) if wait.descriptors] == []
 
 
-def test_descriptors_are_those_of_the_thread() -> None:
+def test_descriptors_are_found_after_the_first_thread_has_ended() -> None:
     # /proc/PID/fd shows the descriptors of the first thread, which has ended.
     code = """
 import ctypes, threading
@@ -218,7 +218,7 @@ def test_stopped_process_is_recognised() -> None:
         wait_for(lambda: process(pid).is_stopped, "the stop")
 
 
-def test_master_leads_to_its_terminal() -> None:
+def test_terminal_is_found_from_its_master_descriptor() -> None:
     master, slave = os.openpty()
     try:
         assert os.fstat(slave).st_rdev in inner_terminals("/proc/self")[0]

@@ -63,7 +63,7 @@ def test_one_port_can_be_chosen() -> None:
         assert [each.port for each in found(pid, numbers[1])] == [numbers[1]]
 
 
-def test_process_that_ends_meanwhile_has_no_ports() -> None:
+def test_process_that_ends_during_the_search_has_no_ports() -> None:
     with listening(1) as (pid, _):
         search = find(pid)
         next(search)
@@ -75,7 +75,7 @@ def test_unknown_process_has_no_ports() -> None:
     assert list(find(2**22 + 1)) == []
 
 
-def test_each_process_ends_a_step() -> None:
+def test_search_for_ports_pauses_after_each_process() -> None:
     with listening(1) as (pid, _):
         assert None in list(find(pid))
 

@@ -107,7 +107,7 @@ def test_shell_is_found_although_files_of_proc_are_missing(
             top.kill()
 
 
-def test_shell_may_be_among_the_processes_that_are_not_checked(
+def test_working_directory_is_unknown_if_too_many_processes_exist(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     command = ["timeout", "300", "bash", "-c", "trap '' INT; cat; true"]
@@ -125,7 +125,7 @@ def test_shell_may_be_among_the_processes_that_are_not_checked(
             top.terminate()
 
 
-def test_shell_that_reads_from_another_shell_is_no_better_candidate(tmp_path: Path) -> None:
+def test_both_shells_are_found_if_one_started_the_other(tmp_path: Path) -> None:
     script = "x=$(cd /; bash; true); true"
     with subprocess.Popen(["bash", "-c", script], stdin=subprocess.PIPE, cwd=tmp_path) as top:
         try:
@@ -170,7 +170,7 @@ def test_hidden_process_may_be_a_shell(
         assert directories_of_readers(top.pid, source) == []
 
 
-def test_shell_on_a_terminal_with_the_same_number_as_ours_may_read(tmp_path: Path) -> None:
+def test_shell_on_another_terminal_with_our_number_may_read(tmp_path: Path) -> None:
     # A container numbers its own terminals from 0. A relay passes on our input.
     pty = open_pty(Size(24, 80))
     theirs = os.fstat(pty.slave).st_rdev

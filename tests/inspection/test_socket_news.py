@@ -64,7 +64,7 @@ async def next_listing(kernel: Kernel) -> None:
     await until(lambda: kernel.listings > before)
 
 
-async def test_only_new_sockets_are_news(kernel: Kernel) -> None:
+async def test_only_new_sockets_wake_the_watchers(kernel: Kernel) -> None:
     news, woken = SocketNews(), list[int]()
     kernel.listening = [FIRST]
     with news.watching(lambda: woken.append(news.count)):
@@ -78,7 +78,7 @@ async def test_only_new_sockets_are_news(kernel: Kernel) -> None:
     assert woken == [first + 1, first + 2]
 
 
-async def test_one_check_wakes_all_watchers(kernel: Kernel) -> None:
+async def test_one_listing_of_sockets_wakes_all_watchers(kernel: Kernel) -> None:
     news, woken = SocketNews(), list[tuple[str, int]]()
 
     def note(watcher: str) -> None:
@@ -91,7 +91,7 @@ async def test_one_check_wakes_all_watchers(kernel: Kernel) -> None:
     assert sorted(woken) == [("a", listing), ("b", listing)]
 
 
-async def test_checks_end_when_the_last_watch_ends(kernel: Kernel) -> None:
+async def test_listings_of_sockets_stop_when_the_last_watch_ends(kernel: Kernel) -> None:
     news = SocketNews()
     with news.watching(lambda: None):
         pass
@@ -101,7 +101,7 @@ async def test_checks_end_when_the_last_watch_ends(kernel: Kernel) -> None:
     assert kernel.listings == before
 
 
-async def test_check_that_fails_is_followed_by_another(kernel: Kernel) -> None:
+async def test_failed_listing_of_sockets_is_repeated(kernel: Kernel) -> None:
     news = SocketNews()
     kernel.listening = None
     with news.watching(lambda: None):
@@ -111,7 +111,7 @@ async def test_check_that_fails_is_followed_by_another(kernel: Kernel) -> None:
         await until(lambda: news.count == 1)
 
 
-async def test_pauses_grow_until_there_is_news(
+async def test_pauses_between_listings_grow_until_a_socket_appears(
     kernel: Kernel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     news, pauses = SocketNews(), list[float]()
@@ -182,7 +182,7 @@ async def test_sockets_are_listed_although_their_number_is_the_same_or_unknown(
         await until(lambda: watch.count >= seen + 2)
 
 
-async def test_watchers_of_a_namespace_share_its_checks(
+async def test_watchers_of_a_namespace_share_its_listings(
     kernel: Kernel, namespace: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     news, kernel.number, woken = SocketNews(), 0, list[tuple[str, int]]()
@@ -235,7 +235,7 @@ async def test_pauses_grow_with_the_number_of_namespaces(
     assert pauses == pytest.approx([0.4, 0.8, 1.2])
 
 
-async def test_abandoned_namespace_is_news_and_is_no_longer_watched(
+async def test_namespace_without_processes_wakes_watchers_and_is_dropped(
     kernel: Kernel, namespace: int
 ) -> None:
     news = SocketNews()
@@ -271,7 +271,7 @@ def has_more_than(watch: SocketWatch, count: int) -> bool:
     return watch.count > count
 
 
-async def test_socket_in_another_namespace_is_news(
+async def test_new_socket_in_another_namespace_wakes_the_watchers(
     server: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The sockets are not listed again just because time has passed, so only their number can reveal

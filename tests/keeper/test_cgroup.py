@@ -110,7 +110,7 @@ def test_systemd_cgroup_must_be_delegated(directory: Path) -> None:
     assert is_usable(str(directory), under_systemd=True)
 
 
-def test_other_directories_are_no_cgroups(tmp_path: Path) -> None:
+def test_directory_outside_a_cgroup_mount_is_no_cgroup(tmp_path: Path) -> None:
     assert not is_usable(str(tmp_path), under_systemd=False)
     assert not is_usable(str(tmp_path / "missing"), under_systemd=False)
 

@@ -162,7 +162,9 @@ def test_leftover_list_shrinks_as_processes_end(pool: RunnerPool, tmp_path: Path
 
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 200])
-def test_sigterm_reaches_processes_that_changeparent_of(pool: RunnerPool, count: int) -> None:
+def test_sigterm_reaches_processes_whose_parent_changes_meanwhile(
+    pool: RunnerPool, count: int
+) -> None:
     # Bash dies of the signal, so the sleeps become children of the runner while the runner is still
     # sending signals.
     command = b"for i in {1..%d}; do setsid sleep 300 & done; wait" % count
@@ -311,7 +313,9 @@ def test_runner_uses_little_private_memory(pool: RunnerPool) -> None:
     run.channel.close()
 
 
-def test_script_dies_before_it_sees_killed_children(pool: RunnerPool, tmp_path: Path) -> None:
+def test_killed_script_runs_no_further_line_after_its_children_die(
+    pool: RunnerPool, tmp_path: Path
+) -> None:
     command = f"for i in {{1..50}}; do setsid sleep 300 & done; wait; touch {tmp_path}/went-on"
     run = Run(pool, command.encode())
     wait_for(functools.partial(are_sleeping, run.runner, 50), "the sleeps")

@@ -165,7 +165,7 @@ def test_unreadable_process_counts_as_alive(
         wait_for(lambda: not tree.living_descendants(), "the end of all")
 
 
-def test_children_of_threadless_process_are_unknown(
+def test_children_are_unknown_if_process_has_no_thread(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     failing(monkeypatch, "os.open", "ENOENT", "/children")

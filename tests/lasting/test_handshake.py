@@ -52,7 +52,7 @@ def test_names_on_the_wire_are_those_of_earlier_versions() -> None:
     assert json.loads(encode(End("stopped", 3))) == {"reason": "stopped", "exitCode": 3}
 
 
-def test_message_of_another_version_has_its_version() -> None:
+def test_version_can_be_read_from_a_message_of_another_version() -> None:
     data = b'{"handshake": 99, "protocol": 7, "version": "9.9", "wants": "dance", "new": []}'
     assert decode(data, Version) == Version(99, 7, "9.9")
     with pytest.raises(HandshakeError):
@@ -87,7 +87,7 @@ def test_invalid_message_is_refused(data: bytes) -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"\xff", b"{}", b'{"shells": 1, "lines": "x"}'])
-def test_invalid_look_is_refused(data: bytes) -> None:
+def test_invalid_view_request_is_refused(data: bytes) -> None:
     with pytest.raises(HandshakeError):
         decoded(data, ViewRequest)
 
@@ -108,7 +108,7 @@ def test_last_message_arrives_although_its_sender_has_not_read_all() -> None:
         assert receive(ours) == (b"", [])
 
 
-def test_protocol_is_that_of_the_server() -> None:
+def test_handshake_and_server_have_the_same_protocol_number() -> None:
     assert handshake.PROTOCOL == PROTOCOL
 
 

@@ -157,7 +157,9 @@ def entered(directories: tuple[str, ...], program: str) -> list[str]:
     ]
 
 
-def test_kernel_limits_and_counts(parents: dict[Kind, ParentCgroup], cgroups: Cgroups) -> None:
+def test_kernel_enforces_the_cgroup_limits_and_counts_events(
+    parents: dict[Kind, ParentCgroup], cgroups: Cgroups
+) -> None:
     session = cgroups.open({"memory": 64 * MIB, "pids": 5})
     first, second = session.open(), session.open()
     assert first.kinds == {"memory", "pids"}
@@ -180,7 +182,7 @@ def test_kernel_limits_and_counts(parents: dict[Kind, ParentCgroup], cgroups: Cg
     assert session.remove()
 
 
-def test_kill_without_a_shortage_of_the_session_is_no_limit(
+def test_oom_kill_counts_only_if_the_session_met_its_own_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def write(_path: str, _content: bytes) -> bool:
@@ -202,7 +204,9 @@ def test_kill_without_a_shortage_of_the_session_is_no_limit(
     assert not command.has_met("memory")
 
 
-def test_room_is_made_above_the_limit(parents: dict[Kind, ParentCgroup], cgroups: Cgroups) -> None:
+def test_room_for_spare_shells_raises_the_limit_of_the_cgroup(
+    parents: dict[Kind, ParentCgroup], cgroups: Cgroups
+) -> None:
     session = cgroups.open({"pids": 5})
     limit = Path(session.paths["pids"], "pids.max")
     session.make_room(2)
@@ -240,7 +244,7 @@ def test_two_managers_have_different_cgroups(
     assert [Path(path).exists() for path in paths] == [True, False]
 
 
-def test_refusal_of_one_cgroup_leaves_the_other(
+def test_command_uses_its_other_cgroup_if_one_refuses_it(
     parents: dict[Kind, ParentCgroup], cgroups: Cgroups
 ) -> None:
     command = cgroups.open({"memory": 64 * MIB, "pids": 5}).open()

@@ -191,7 +191,7 @@ async def test_limit_holds_if_the_count_at_the_start_fails(
     assert machine.commands[1].ended == ["cpu"]
 
 
-async def test_watch_that_could_not_start_is_started_later(machine: Machine) -> None:
+async def test_limiter_starts_measuring_later_if_its_task_cannot_start(machine: Machine) -> None:
     async with anyio.create_task_group() as tasks:
         starts: list[Callable[[], Awaitable[None]]] = []
 
@@ -404,7 +404,7 @@ async def test_kill_in_a_cgroup_ends_the_whole_command(machine: Machine) -> None
     assert (command.ended, other.ended) == (["memory"], [])
 
 
-async def test_watch_judges_all_if_one_is_in_no_cgroup(machine: Machine) -> None:
+async def test_limiter_measures_all_commands_if_one_is_in_no_cgroup(machine: Machine) -> None:
     async with running(machine) as limiter:
         limits = ResourceLimits(processes=10)
         inside, member = begin(limiter, machine, limits, threads=8)
@@ -473,7 +473,7 @@ async def test_spare_shell_gets_room_once_it_runs(
         limiter.end(spare)
 
 
-async def test_gone_command_does_not_count_although_nobody_has_ended_it(
+async def test_vanished_command_does_not_count_before_it_is_marked_as_ended(
     machine: Machine,
 ) -> None:
     limits = ResourceLimits(processes=10)

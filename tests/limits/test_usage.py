@@ -55,13 +55,13 @@ def test_usage_counts_all_processes_below_the_runner(family: subprocess.Popen[by
     assert 40 * MIB < pss_bytes(usage.pids) < 70 * MIB
 
 
-def test_a_look_can_pause_after_each_thread(family: subprocess.Popen[bytes]) -> None:
+def test_measurement_can_pause_after_each_thread(family: subprocess.Popen[bytes]) -> None:
     steps = list(scan(os.getpid(), 0))
     assert len(steps) > steps[-1].threads + len(steps[-1].pids)
 
 
 @pytest.mark.slow
-def test_processor_time_counts_once_whichever_process_reaps() -> None:
+def test_processor_time_counts_once_whoever_reaps_the_process() -> None:
     before = reaped_cpu_s(os.getpid())
     work = f"import subprocess, sys; subprocess.run([sys.executable, '-S', '-c', {WORK!r}])"
     command = [sys.executable, "-S", "-c", f"{work}; print(1, flush=True); input()"]
@@ -99,7 +99,7 @@ def test_ended_process_uses_nothing() -> None:
         list(scan(999_999_999, 0))
 
 
-def test_memory_that_cannot_be_divided_counts_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_counts_in_full_if_its_share_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = pss_bytes([os.getpid()])
 
     def fail(path: str) -> bytes:

@@ -86,7 +86,7 @@ async def test_checks_for_questions_take_turns(ask: Ask, monkeypatch: pytest.Mon
     assert checks
 
 
-async def test_pauses_grow_with_the_cost_of_checks(
+async def test_pauses_between_checks_grow_with_their_cost(
     ask: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def check(shell: Shell) -> Prompt | None:

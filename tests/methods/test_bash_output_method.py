@@ -144,7 +144,7 @@ async def test_filtered_reads_hold_no_text_while_they_wait(line: str) -> None:
     assert [len(reader.texts) for reader in readers] == [2] * 3
 
 
-async def test_every_filtered_look_has_the_full_budget() -> None:
+async def test_every_filtered_read_has_the_full_time_budget() -> None:
     line_filter = EverythingPasses()
     reader = StreamReader(
         OutputStream(stored(b"x\n" * 3, 100)),
@@ -393,7 +393,7 @@ async def test_output_is_pinned_while_it_is_filtered(
         assert len(pinned) == 4
 
 
-async def test_turn_is_ended_by_a_second_call_if_the_first_call_fails(
+async def test_large_answer_turn_ends_at_the_second_call_if_the_first_fails(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def fail(_turn: anyio.Semaphore) -> None:

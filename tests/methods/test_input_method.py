@@ -116,7 +116,7 @@ async def test_data_for_a_program_is_not_split_into_lines(
     ("modes", "flag", "is_on", "what"),
     [("-echo", termios.ECHO, True, "secret"), ("-echo", termios.ICANON, False, "eof")],
 )
-async def test_write_is_refused_if_the_modes_forbid_it_meanwhile(
+async def test_write_is_refused_if_changed_terminal_modes_forbid_it(
     modes: str, flag: int, is_on: bool, what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with Manager() as manager:

@@ -133,7 +133,7 @@ def test_stripped_or_overwritten_text_takes_no_room() -> None:
     assert head_of(store, 2000)[:3] == ("a\ndone\n" + "b" * 1000, len(data), False)
 
 
-def test_head_without_room_is_the_suffix_only() -> None:
+def test_head_without_room_contains_only_the_suffix() -> None:
     data = "😀".encode() * 10
     assert head_of(stream_of(data).store, 18)[:3] == (TRUNCATED_SUFFIX, 0, True)
     assert head_of(stream_of(data).store, 19)[:3] == ("😀" + TRUNCATED_SUFFIX, 4, True)
@@ -229,7 +229,7 @@ def test_output_dropped_during_read_ends_it() -> None:
 
 
 @pytest.mark.usefixtures("small_steps")
-def test_overtaken_read_restarts_after_the_other() -> None:
+def test_read_restarts_where_the_read_that_overtook_it_ended() -> None:
     stream = stream_of(b"0123456789" * 3)
     slow, quick = reader_of(stream), reader_of(stream, max_bytes=20)
 
@@ -445,7 +445,9 @@ async def test_a_growing_line_is_searched_once(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("pattern", [None, ""])
-async def test_unit_that_no_look_can_take_is_not_news(pattern: str | None) -> None:
+async def test_unfinished_sequence_longer_than_max_bytes_is_not_new_output(
+    pattern: str | None,
+) -> None:
     # This control string has no end and is longer than `max_bytes`.
     stream = stream_of(b"\x1b[0m\n" * 2 + b"\x1b]" + b"x" * 100)
     async with Filters(RunnerPool()).open(pattern) as line_filter:
@@ -501,7 +503,7 @@ async def test_unfinished_line_is_held_until_its_end(
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("small_steps")
-async def test_unused_look_does_not_move_the_position(everything: LineFilter) -> None:
+async def test_peek_without_take_does_not_move_the_position(everything: LineFilter) -> None:
     made = reader_of(stream_of(b"one line\n" * 10_000 + b"prompt> "), line_filter=everything)
     first = await made.peek(final=False)
     assert first.text == "one line\n" * 10_000

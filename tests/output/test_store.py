@@ -251,7 +251,7 @@ def test_failed_block_kept_in_memory_is_no_error() -> None:
     assert store.error == "ENOSPC"
 
 
-def test_limit_reached_is_no_error() -> None:
+def test_reaching_the_limit_of_blocks_is_no_error() -> None:
     blocks = FaultyBlocks()
     blocks.full = True
     store = StreamStore(1 << 20, blocks)
@@ -321,7 +321,7 @@ def test_ended_stream_holds_little_memory() -> None:
     assert read_all(long, 1000) == (_PATTERN[: WINDOW_BYTES + 1], 0)
 
 
-def test_give_up_frees_oldest_tail_then_newest_head() -> None:
+def test_giving_up_blocks_frees_oldest_tail_then_newest_head() -> None:
     store = StreamStore(3 * BLOCK_BYTES, MemoryBlocks())
     store.append(_PATTERN[: 6 * BLOCK_BYTES + 10])
     store.give_up(1, "ENOSPC")

@@ -14,7 +14,7 @@ from shelld.sandbox import pids
 from shelld.sandbox.pids import ENDED, NamespacedChannel, outer_pids
 
 
-def test_failed_look_at_a_runner_keeps_the_pid_of_its_command(
+def test_pid_of_command_is_kept_if_scan_of_its_runner_fails(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def fail(_handle: int) -> int:

@@ -28,7 +28,7 @@ def view(policy: SandboxPolicy, directory: Path, *needed: Path, sockets: tuple[P
     return view_of(found, frozenset(map(str, sockets)), map(str, needed))
 
 
-def test_a_socket_beside_what_shelld_needs_is_hidden(hidden: Path) -> None:
+def test_a_socket_beside_files_that_shelld_needs_is_hidden(hidden: Path) -> None:
     names = [hidden / "needed/socket", hidden / "workspace/socket", hidden / "socket"]
     for path in names:
         path.parent.mkdir(exist_ok=True)
@@ -76,7 +76,7 @@ def test_sockets_are_not_taken_for_absent_if_descriptors_are_short(hidden: Path)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_directories_above_a_denied_path_are_mounts_up_to_the_outermost_root(hidden: Path) -> None:
+def test_directories_between_a_denied_path_and_its_root_are_mounted(hidden: Path) -> None:
     (hidden / "b/c/d/e").mkdir(parents=True)
     policy = SandboxPolicy(write=[".", "b/c"], deny_write=["b/c/d/e"])
     arguments = " ".join(view(policy, hidden, sockets=()).arguments)

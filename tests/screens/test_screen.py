@@ -91,7 +91,7 @@ async def test_output_is_shown_as_it_grows(screens: Screens) -> None:
     assert await terminal.lines() == ["three", "two", ""]
 
 
-async def test_lost_process_loses_nothing(screens: Screens) -> None:
+async def test_screen_keeps_its_text_if_its_helper_process_dies(screens: Screens) -> None:
     terminal = Terminal(screens)
     terminal.output.append(b"one")
     terminal.resize(4, 30)
@@ -157,7 +157,7 @@ async def test_head_before_a_gap_is_not_replayed(
     assert [data for data in asked if data.startswith(b"F")] == [b"F[]\nkept"]
 
 
-async def test_output_that_ends_the_process_is_left_out(
+async def test_output_that_crashes_the_helper_process_is_left_out(
     screens: Screens, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ask = Helper.ask
@@ -175,7 +175,7 @@ async def test_output_that_ends_the_process_is_left_out(
     assert await terminal.lines() == ["fine", "", ""]
 
 
-async def test_size_that_ends_the_process_is_left_out(
+async def test_size_that_crashes_the_helper_process_is_left_out(
     screens: Screens, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ask = Helper.ask
@@ -218,7 +218,7 @@ async def test_missing_process_reports_a_shortage(
     assert error.value.kind is ErrorKind.RESOURCE_EXHAUSTED
 
 
-async def test_cancelled_look_leaves_a_working_screen(screens: Screens) -> None:
+async def test_screen_works_after_a_capture_is_cancelled(screens: Screens) -> None:
     terminal = Terminal(screens)
     terminal.output.append(b"one")
     for checkpoints in range(12):
@@ -261,7 +261,7 @@ async def test_number_of_processes_is_limited(
 
 
 @pytest.mark.slow
-async def test_many_looks_at_once_share_the_processes(
+async def test_many_captures_at_once_share_the_helper_processes(
     screens: Screens, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limit = screens_module.MAX_CAPTURES
@@ -282,7 +282,7 @@ async def test_many_looks_at_once_share_the_processes(
     assert 0 < most <= limit
 
 
-async def test_screens_keep_their_processes_between_looks(screens: Screens) -> None:
+async def test_screens_keep_their_processes_between_captures(screens: Screens) -> None:
     terminals = [Terminal(screens) for _ in range(screens_module.MAX_CAPTURES + 4)]
     for terminal in terminals:
         await terminal.lines()
@@ -383,7 +383,7 @@ async def test_many_questions_cost_one_step(
     assert len(frames) == 1
 
 
-async def test_cut_look_shows_at_least_the_wanted_output(
+async def test_capture_that_is_cut_short_shows_the_wanted_output(
     screens: Screens, frames: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(screen_module, "_STEP_BYTES", 5)
@@ -418,7 +418,7 @@ async def test_answers_to_questions_take_turns_with_captures(
     assert terminal.input.questions == []
 
 
-async def test_looks_at_one_screen_hold_up_no_other_screen(screens: Screens) -> None:
+async def test_captures_of_one_screen_delay_no_other_screen(screens: Screens) -> None:
     slow, other = Terminal(screens), Terminal(screens)
     await slow.lines()
     (helper,) = helpers()
@@ -432,7 +432,7 @@ async def test_looks_at_one_screen_hold_up_no_other_screen(screens: Screens) -> 
         os.kill(helper, signal.SIGCONT)
 
 
-async def test_look_at_a_forgotten_screen_ends(screens: Screens) -> None:
+async def test_capture_of_a_forgotten_screen_ends(screens: Screens) -> None:
     terminal = Terminal(screens)
     await terminal.lines()
     (helper,) = helpers()

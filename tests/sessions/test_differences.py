@@ -60,7 +60,7 @@ def state_if_told(before: ShellState, now: ShellState) -> ShellState | None:
     ],
 )
 @pytest.mark.parametrize("first", [FIRST, FRESH])
-def test_told_bash_has_the_same_state(first: str, command: str) -> None:
+def test_bash_that_gets_the_changes_has_the_same_state(first: str, command: str) -> None:
     before = after(first)
     now = after(command, before)
     told = state_if_told(before, now)
@@ -88,7 +88,7 @@ def test_told_bash_has_the_same_state(first: str, command: str) -> None:
         "declare -xi POSIXLY_CORRECT=1",
     ],
 )
-def test_some_changes_cannot_be_told(command: str) -> None:
+def test_some_changes_of_state_need_a_new_bash(command: str) -> None:
     before = after(FIRST)
     assert lines_between(before, after(command, before)) is None
 
@@ -103,7 +103,7 @@ def test_some_changes_cannot_be_told(command: str) -> None:
         ("unset HOSTNAME; readonly HOSTNAME", "HOSTNAME=2"),
     ],
 )
-def test_permanent_variables_are_not_taken_back(first: str, command: str) -> None:
+def test_removing_a_permanent_variable_needs_a_new_bash(first: str, command: str) -> None:
     before = after(first)
     assert lines_between(before, after(command)) is None
     # Other variables can change.
@@ -127,12 +127,12 @@ def test_nothing_but_oldpwd_changes_with_the_directory(first: str) -> None:
 
 
 @pytest.mark.parametrize("command", ["cd /tmp; cd /usr; readonly OLDPWD", "cd /usr; unset OLDPWD"])
-def test_new_session_can_be_told_an_odd_oldpwd(command: str) -> None:
+def test_spare_shell_of_a_new_session_accepts_an_unusual_oldpwd(command: str) -> None:
     now = after(command)
     assert state_if_told(BASE, now) == after(":", now)
 
 
-def test_daemons_own_directory_cannot_be_told_by_its_path() -> None:
+def test_daemons_own_directory_is_not_passed_by_its_path() -> None:
     own = replace(BASE, inherits_cwd=True)
     elsewhere = after("cd /usr")
     assert lines_between(own, elsewhere)
@@ -168,7 +168,7 @@ def test_new_session_can_be_told_a_whole_state() -> None:
     assert state_if_told(BASE, now) == after(":", now)
 
 
-def test_a_changed_locale_is_told_once() -> None:
+def test_a_changed_locale_is_passed_to_bash_once() -> None:
     locale = with_late_settings(after("export LANG=C.UTF-8"), BASE.env)
     assert state_if_told(after(":"), locale) == after(":", locale)
     other = with_late_settings(after("export LANG=POSIX", locale), BASE.env)
@@ -217,7 +217,7 @@ STATEMENTS = st.lists(
 @pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(STATEMENTS, STATEMENTS, STATEMENTS)
-def test_any_told_bash_has_the_same_state(
+def test_bash_that_gets_any_two_changes_has_the_same_state(
     first: list[str], second: list[str], third: list[str]
 ) -> None:
     def run(statements: list[str], state: ShellState) -> ShellState:

@@ -178,7 +178,7 @@ async def test_unreadable_long_dump_is_not_kept() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 5_000])
-async def test_lost_function_costs_no_other_state(count: int) -> None:
+async def test_function_that_cannot_be_read_loses_no_other_state(count: int) -> None:
     parts = functions_dump(count).split(b"\0")
     parts[6] += b"g0\n"
     session = new_session(BASE)

@@ -79,7 +79,7 @@ def test_leftovers_have_no_time_limit() -> None:
     assert DEADLINES[State.LEFTOVER] == {Event.KILL_DUE, Event.KEEPER_DUE}
 
 
-def test_table_uses_every_action() -> None:
+def test_every_action_occurs_in_the_table() -> None:
     asked = {action for row in TABLE.values() for step in row.values() for action in step.actions}
     assert asked == set(Action)
 

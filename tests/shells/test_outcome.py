@@ -31,7 +31,7 @@ def test_limit_exceeded_by_a_leftover_is_the_reason(reason: LimitReason) -> None
     assert (shell.status, shell.exit_code, shell.reason) == ("failed", 3, reason)
 
 
-def test_limit_replaces_the_reason_for_the_background() -> None:
+def test_exceeded_limit_replaces_the_reason_for_moving_to_background() -> None:
     shell, outcome = running()
     # After a long silence, the daemon has moved the command to the background.
     shell.reason = "idle"

@@ -73,7 +73,7 @@ def test_argument_address_is_unknown_during_execve() -> None:
         assert memory.read(len(expected)) == expected
 
 
-async def test_oldest_spare_shell_gives_way() -> None:
+async def test_oldest_spare_shell_ends_when_room_is_needed() -> None:
     async with Manager(ManagerOptions(spare_shells=2)) as manager:
         for session in ("a", "b", "c"):
             # Spare shells of sessions in different states are not interchangeable.

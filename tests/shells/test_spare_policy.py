@@ -32,7 +32,9 @@ def policy(clock: Clock) -> SparePolicy:
     return SparePolicy(clock, limit=4, processors=2)
 
 
-def test_only_rapid_commands_follow_at_once(policy: SparePolicy, clock: Clock) -> None:
+def test_command_follows_at_once_only_shortly_after_the_last_one(
+    policy: SparePolicy, clock: Clock
+) -> None:
     policy.command_is_over("a")
     assert not policy.follows_at_once("a")
     policy.note_start(0.001)
@@ -44,12 +46,12 @@ def test_only_rapid_commands_follow_at_once(policy: SparePolicy, clock: Clock) -
     assert not policy.follows_at_once("a")
 
 
-def test_many_running_commands_keep_processors_busy(clock: Clock) -> None:
+def test_limit_of_running_commands_grows_with_the_processors(clock: Clock) -> None:
     running = [SparePolicy(clock, 4, processors).max_running for processors in (1, 2, 8)]
     assert running == [4, 4, 16]
 
 
-def test_only_sessions_used_in_turns_have_their_own(policy: SparePolicy) -> None:
+def test_session_gets_its_own_spare_shell_once_used_again_soon(policy: SparePolicy) -> None:
     names = [str(number) for number in range(policy.limit)]
     assert [policy.command_is_over(name) for name in names] == [False] * policy.limit
     assert [policy.command_is_over(name) for name in names] == [True] * policy.limit
@@ -66,7 +68,9 @@ def test_unusable_spare_shells_are_given_up(policy: SparePolicy) -> None:
     assert fails == [True] * (policy.max_failures - 1) + [False]
 
 
-def test_surplus_gives_way_before_old_spare_shells(policy: SparePolicy, clock: Clock) -> None:
+def test_second_spare_shell_of_a_session_ends_before_older_ones(
+    policy: SparePolicy, clock: Clock
+) -> None:
     old, young = clock.now - policy.min_age_s, clock.now
     assert policy.one_that_gives_way([Spare("a", young), Spare("b", young)]) is None
     waiting = [Spare("a", old), Spare("b", young), Spare("b", young)]
@@ -74,7 +78,7 @@ def test_surplus_gives_way_before_old_spare_shells(policy: SparePolicy, clock: C
     assert policy.one_that_gives_way(waiting[:2]) is waiting[0]
 
 
-def test_long_waiting_spare_shells_are_not_needed(policy: SparePolicy, clock: Clock) -> None:
+def test_spare_shells_that_wait_too_long_are_not_needed(policy: SparePolicy, clock: Clock) -> None:
     idle, old = clock.now - policy.idle_s, clock.now - policy.min_age_s
     waiting = [Spare("a", idle), Spare("a", old), Spare("b", old), Spare("b", clock.now)]
     assert policy.not_needed(waiting) == [waiting[1], waiting[0]]

@@ -40,7 +40,7 @@ def test_invalid_message_is_an_error_and_not_skipped(message: bytes) -> None:
         incoming.next_message()
 
 
-def test_noise_is_limited_between_two_messages() -> None:
+def test_text_between_two_messages_is_limited_in_size() -> None:
     incoming = Incoming("box")
     line = b"x" * (MAX_BANNER_BYTES // 2) + b"\n"
     assert ids_in(incoming, line + ANSWER + b"\n") == [b'"1"']

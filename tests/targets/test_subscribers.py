@@ -65,7 +65,7 @@ def test_subscription_of_one_shell_is_over_with_its_last_event(
     ],
 )
 @pytest.mark.parametrize("is_answered_first", [True, False])
-def test_last_event_depends_on_the_events_of_the_subscription(
+def test_requested_events_decide_which_event_is_the_last(
     events: str, leftovers: list[str], *, is_over: bool, is_answered_first: bool
 ) -> None:
     subscribers = Subscribers()
@@ -109,7 +109,7 @@ def test_the_number_of_subscriptions_is_limited() -> None:
     assert len(lost(subscribers)) == MAX_KEPT
 
 
-def test_subscriptions_that_tell_no_end_make_room() -> None:
+def test_subscriptions_without_exit_events_are_forgotten_first() -> None:
     subscribers = Subscribers()
     begun(subscribers, "all", events=["output"])
     begun(subscribers, "long", bash_id="shell_1", events=["exit"])

@@ -88,7 +88,7 @@ def test_written_bytes_count_as_untaken_at_once(pty: Pty) -> None:
         assert target.untaken_bytes(now) == 0
 
 
-def test_failure_to_ask_costs_one_answer(pty: Pty) -> None:
+def test_terminal_question_that_fails_loses_only_its_own_answer(pty: Pty) -> None:
     def fail() -> None:
         raise MemoryError
 

@@ -82,7 +82,7 @@ def test_kernel_cuts_long_line(data: bytes, is_cut: bool, text: bytes) -> None:
     assert (edited.is_cut, edited.line.text) == (is_cut, text)
 
 
-def test_full_line_takes_any_key() -> None:
+def test_line_editor_accepts_every_key_in_a_full_line() -> None:
     full = edit(Line(), b"a" * 5_000, NEW_MODES).line
     for key in (b"\n", b"\r", b"\x03", b"\x15", b"\x04", b"\x7f", b"\x16"):
         assert not edit(full, received(key, NEW_MODES), NEW_MODES).is_cut
@@ -126,7 +126,9 @@ typing = st.lists(
     st.sampled_from([0, IUTF8]),
     st.sampled_from([0, termios.ECHO]),
 )
-def test_kernel_agrees(data: bytes, flags: int, flow: int, utf8: int, echo: int) -> None:
+def test_line_editor_edits_any_keys_as_the_kernel_does(
+    data: bytes, flags: int, flow: int, utf8: int, echo: int
+) -> None:
     # A program that reads a quoted newline cannot tell it from the end of the line.
     assume(b"\x16\n" not in data)
     # If the data ends with a quoting key, the key quotes only this `q`, so the line with END stays

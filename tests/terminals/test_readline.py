@@ -107,7 +107,7 @@ KEYS = [
 @pytest.mark.slow
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.sampled_from(KEYS), max_size=12).map("".join))
-def test_bash_agrees(bash: Pty, typed: str) -> None:
+def test_readline_model_edits_any_keys_as_bash_does(bash: Pty, typed: str) -> None:
     # Bash would paste text that was cut from an earlier line, so begin each line with the same cut.
     typed = "k\x15" + typed
     os.write(bash.master, typed.encode() + b"\n")

@@ -43,7 +43,9 @@ def test_line_ends_and_interrupts_are_followed(
     st.integers(0, 8),
     st.booleans(),
 )
-def test_last_line_is_the_rest_of_all_lines(keys: list[bytes], at: int, is_long: bool) -> None:
+def test_last_line_equals_the_unfinished_line_after_all_keys(
+    keys: list[bytes], at: int, is_long: bool
+) -> None:
     # An unfinished line comes before the text of the next write.
     before = typed(b"", b"".join(keys[:at])).rest
     data = b"".join(keys[at:]) + b"\n" + b"".join(keys[:at]) + b"b" * (MAX_KEPT * is_long)
@@ -52,7 +54,7 @@ def test_last_line_is_the_rest_of_all_lines(keys: list[bytes], at: int, is_long:
         assert last == typed(before, data).rest
 
 
-def test_last_line_is_known_for_data() -> None:
+def test_last_line_of_plain_text_is_found() -> None:
     assert last_line(b"a", b"b\r\nc\rd") == b"d"
     assert last_line(b"a", b"b\n") == b""
     assert last_line(b"", b"\n" + b"a" * (MAX_KEPT + 1)) == b"a" * MAX_KEPT
@@ -174,7 +176,7 @@ def test_unfinished_line_is_readable_once_it_is_passed_on(
         (b"\x7f" * 5_000 + b"a", ["a"]),
     ],
 )
-def test_readings_leave_out_keys(line: bytes, expected: list[str]) -> None:
+def test_possible_readings_of_a_line_contain_no_keys(line: bytes, expected: list[str]) -> None:
     assert list(readings(line)) == expected
 
 
@@ -207,7 +209,7 @@ PIECES = [b"a", b"b", b"\n", b"\x15", b"\x03", b"ls", b"\x1b[200~", b"\x1b[20", 
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=30))
-def test_pieces_give_the_same_lines(pieces: list[bytes]) -> None:
+def test_typed_lines_do_not_depend_on_the_pieces_of_writes(pieces: list[bytes]) -> None:
     lines, rest = list[bytes | None](), b""
     for piece in pieces:
         part = typed(rest, piece, interrupt=b"\x03")

@@ -103,7 +103,7 @@ async def test_waits_that_end_together_share_the_last_check(shell: Shell, steps:
     assert {port for port in found if found[port] == [server]} == {None, 80}
 
 
-async def test_last_check_is_finished_by_another_wait(shell: Shell, steps: list[int]) -> None:
+async def test_another_wait_finishes_the_last_check(shell: Shell, steps: list[int]) -> None:
     turns = Turns()
     with anyio.CancelScope() as first:
         async with anyio.create_task_group() as tasks:
@@ -125,7 +125,7 @@ async def test_wait_for_a_prompt_ends_although_another_has_the_turn(
         assert await wait_for_prompt(shell, anyio.current_time() + 0.05, Pauses(turns)) is PROMPT
 
 
-async def test_long_check_leaves_turns_to_others(shell: Shell, steps: list[int]) -> None:
+async def test_long_check_lets_other_tasks_have_turns(shell: Shell, steps: list[int]) -> None:
     turns, seen = Turns(), list[int]()
 
     async def take_turns() -> None:
@@ -178,7 +178,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("patient")
-async def test_wait_checks_command_only_when_a_socket_begins_to_listen(
+async def test_wait_checks_the_command_only_when_a_socket_begins_to_listen(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     machine = _Machine(monkeypatch, shell)
@@ -224,7 +224,7 @@ async def test_pauses_grow_while_others_begin_to_listen(
 
 
 @pytest.mark.usefixtures("patient")
-async def test_news_of_another_namespace_ends_the_pause(
+async def test_change_in_another_namespace_ends_the_pause_between_checks(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A check tells in which namespaces the command has processes. The namespace in `elsewhere` is
@@ -237,7 +237,7 @@ async def test_news_of_another_namespace_ends_the_pause(
         tasks.cancel_scope.cancel()
 
 
-async def test_wait_checks_command_again_without_news(
+async def test_wait_checks_the_command_again_if_no_socket_changes(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Another process may pass a listening socket to the command. The list of sockets does not show

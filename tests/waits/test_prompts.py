@@ -69,7 +69,7 @@ def test_prompt_before_output_under_way_does_not_count(shell: Shell) -> None:
 
 
 @pytest.mark.parametrize("is_wait", [False, True])
-async def test_question_under_way_is_part_of_its_prompt(
+async def test_prompt_contains_the_question_still_in_the_pipe(
     monkeypatch: pytest.MonkeyPatch, is_wait: bool
 ) -> None:
     def inspect(*_: object) -> Seen:
@@ -98,7 +98,7 @@ def write_line(shell: Shell) -> None:
     shell.notify()
 
 
-async def test_first_output_after_a_silence_is_not_checked_at_once(
+async def test_check_does_not_follow_output_after_a_silence_at_once(
     monkeypatch: pytest.MonkeyPatch, shell: Shell
 ) -> None:
     # A check at this moment could find the prompt of a program that waits only briefly, for its
@@ -138,7 +138,7 @@ def started_ago(seconds: float, shell: Shell, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(shell, "_began", time.monotonic() - seconds)
 
 
-def test_new_input_ends_the_quiet_of_a_silent_shell(
+def test_new_input_restarts_the_quiet_time_of_a_silent_shell(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started_ago(100, shell, monkeypatch)
@@ -172,7 +172,7 @@ async def test_wait_finds_a_prompt_that_is_older_than_the_wait(
         assert await wait_for_prompt(shell, math.inf, Pauses(Turns())) is PROMPT
 
 
-async def test_costly_checks_are_rare(shell: Shell) -> None:
+async def test_pause_after_a_slow_check_is_long(shell: Shell) -> None:
     pauses = Pauses(Turns())
 
     def check(_shell: Shell) -> Prompt | None:
@@ -204,14 +204,14 @@ def checks(monkeypatch: pytest.MonkeyPatch) -> list[RunState]:
     return taken
 
 
-def test_an_expensive_check_serves_several_results(checks: list[RunState]) -> None:
+def test_several_results_share_one_expensive_check(checks: list[RunState]) -> None:
     shell = Shell("shell_a")
     shell.started()
     assert run_state_of(shell) == run_state_of(shell) == checks[0]
     assert len(checks) == 1
 
 
-def test_check_serves_no_result_after_more_output(checks: list[RunState]) -> None:
+def test_result_after_new_output_needs_a_new_check(checks: list[RunState]) -> None:
     shell = Shell("shell_a")
     shell.started()
     run_state_of(shell)
@@ -219,7 +219,7 @@ def test_check_serves_no_result_after_more_output(checks: list[RunState]) -> Non
     assert run_state_of(shell) == checks[1]
 
 
-def test_cheap_check_serves_one_result(
+def test_each_result_has_its_own_cheap_check(
     checks: list[RunState], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(prompts, "_EXPENSIVE_S", 60.0)
@@ -228,7 +228,7 @@ def test_cheap_check_serves_one_result(
     assert [run_state_of(shell), run_state_of(shell)] == checks
 
 
-def test_cheap_checks_in_quick_succession_serve_several_results(
+def test_results_in_quick_succession_share_cheap_checks(
     checks: list[RunState], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(prompts, "_SUCCESSION", 1e9)
@@ -241,7 +241,7 @@ def test_cheap_checks_in_quick_succession_serve_several_results(
     assert len(checks) > 1
 
 
-def test_wait_does_not_reuse_the_check_of_a_result(checks: list[RunState]) -> None:
+def test_wait_for_a_prompt_makes_its_own_check(checks: list[RunState]) -> None:
     shell = Shell("shell_a")
     shell.started()
     run_state_of(shell)

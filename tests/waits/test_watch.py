@@ -97,7 +97,7 @@ async def test_watch_ends_when_the_input_closes(watched: Callable[..., Watched])
 
 
 @pytest.mark.parametrize("on_prompt", ["kill", "background"])
-async def test_command_handed_over_before_the_check_ends_is_left_alone(
+async def test_command_handed_over_during_a_check_is_not_killed(
     watched: Callable[..., Watched],
     monkeypatch: pytest.MonkeyPatch,
     on_prompt: Literal["kill", "background"],

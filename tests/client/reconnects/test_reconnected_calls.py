@@ -395,7 +395,7 @@ async def test_cancelled_call_that_was_never_sent_starts_nothing(
 
 
 @pytest.mark.parametrize("wait", [-1, 600_001, True, None, "1"])
-def test_wait_that_the_daemon_refuses_stays(wait: Any) -> None:
+def test_invalid_wait_of_a_repeated_read_is_not_changed(wait: Any) -> None:
     call = calls.bash_output("shell_1", {"stdout_offset": 0, "wait": wait})
     assert calls.with_time_left(call, 5.0) is call
 
@@ -532,7 +532,7 @@ async def test_call_that_ends_each_connection_raises(
         assert (await shell.bash("echo alive", idempotency_key="2")).stdout == "alive\n"
 
 
-async def test_attempt_that_is_cut_short_does_not_hide_the_cause(
+async def test_error_names_the_cause_if_an_attempt_is_cut_short(
     attached: Attached, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in ("client", "sync"):

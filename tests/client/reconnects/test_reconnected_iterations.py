@@ -45,7 +45,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(method="thread")]
 
 
 @ON_ALL_LOOPS
-async def test_events_go_on_without_a_gap_or_a_double(attached: Attached) -> None:
+async def test_events_continue_after_a_reconnect_without_gap_or_duplicate(
+    attached: Attached,
+) -> None:
     async with attached() as shell:
         count, is_ended = 0, False
         seqs = list[int]()
