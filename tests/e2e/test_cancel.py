@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from support import Gate, RawDaemon, is_alive, stopped, wait_for
+from support import Gate, RawDaemon, is_alive, raw_daemon, stopped, wait_for
 
 ANSWERED = [("$/cancelRequest", "id"), ("$/cancel_request", "requestId")]
+DIALECTS = [*ANSWERED, ("notifications/cancelled", "requestId")]
 
 
 def running_pid(daemon: RawDaemon) -> int:
@@ -138,6 +139,36 @@ def test_cancelling_a_background_start_leaves_no_unanswered_request(daemon: RawD
     daemon.notify("$/cancelRequest", {"id": "start"})
     answer = daemon.answer("start")
     assert "result" in answer or answer["error"]["code"] == -32800
+
+
+@pytest.mark.parametrize("is_queued", [False, True])
+@pytest.mark.parametrize(
+    ("method", "member"), [*ANSWERED, ("notifications/cancelled", "requestId")]
+)
+def test_cancelled_call_gives_no_command_to_a_spare_shell(
+    tmp_path: Path, method: str, member: str, *, is_queued: bool
+) -> None:
+    made = tmp_path / "made"
+    with raw_daemon("--max-in-flight", "1") as daemon:
+        for number in range(3):
+            gate = Gate(tmp_path / f"gate{number}")
+            # A spare shell does not run a command that has an `env`.
+            busy = {"command": gate.wait, "env": {"A": "1"}}
+            daemon.bash("true")
+            daemon.wait_for_spare()
+            before = daemon.call("server_info")["counters"]["shellsStarted"]
+            first = daemon.request("bash", busy) if is_queued else None
+            with stopped(daemon.pid):
+                call = daemon.request("bash", {"command": f": > {made}"})
+                daemon.notify(method, {member: call})
+            if (method, member) in ANSWERED:
+                assert daemon.answer(call)["error"]["code"] == -32800
+            if first is not None:
+                gate.open()
+                daemon.answer(first)
+            counters = daemon.call("server_info")["counters"]
+            assert counters["shellsStarted"] == before + is_queued
+            assert not made.exists()
 
 
 def test_cancelled_batch_member_spares_others(daemon: RawDaemon) -> None:
