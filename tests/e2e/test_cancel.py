@@ -171,6 +171,23 @@ def test_cancelled_call_gives_no_command_to_a_spare_shell(
             assert not made.exists()
 
 
+@pytest.mark.parametrize(("method", "member"), ANSWERED)
+def test_command_of_a_cancelled_call_is_not_judged(
+    tmp_path: Path, method: str, member: str
+) -> None:
+    rules = tmp_path / "rules.toml"
+    rules.write_text('[[block]]\nname = "stand-in"\nprogram = "stand-in"\n')
+    gate = Gate(tmp_path / "gate")
+    with raw_daemon("--max-in-flight", "1", "--guard-rules", str(rules)) as daemon:
+        assert daemon.fail("bash", {"command": "stand-in"})["code"] == 1002
+        first = daemon.request("bash", {"command": gate.wait})
+        queued = daemon.request("bash", {"command": "stand-in"})
+        daemon.notify(method, {member: queued})
+        assert daemon.answer(queued)["error"]["code"] == -32800
+        gate.open()
+        daemon.answer(first)
+
+
 def test_cancelled_batch_member_spares_others(daemon: RawDaemon) -> None:
     daemon.send(
         [

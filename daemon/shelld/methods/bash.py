@@ -101,6 +101,8 @@ async def run_for_answer(
     """
     manager, is_judged = context.daemon.manager, context.daemon.options.guard != "off"
     for count in itertools.count(1):
+        # Do not judge the command of a request that was cancelled before it began.
+        await context.end_if_cancelled()
         admitted = await _admitted(context, params)
         if not is_judged or count >= MAX_JUDGEMENTS:
             admitted = admitted._replace(judged_state=None)
