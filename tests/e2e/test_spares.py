@@ -324,6 +324,25 @@ def test_repeated_deaths_end_spare_shells(daemon: RawDaemon) -> None:
     assert used(daemon) == before
 
 
+def test_spare_shells_that_die_together_are_replaced(daemon: RawDaemon) -> None:
+    def three_wait() -> bool:
+        for session in ("a", "b", "c"):
+            # Because of the function, each session gets spare shells of its own.
+            daemon.bash("f() { :; }", session=session)
+        return len(spares_of(daemon)) >= 3
+
+    wait_for(three_wait)
+    for pid in spares_of(daemon):
+        kill(pid)
+    before = used(daemon)
+
+    def one_is_used() -> bool:
+        daemon.bash("f", session="a")
+        return used(daemon) > before
+
+    wait_for(one_is_used)
+
+
 @pytest.mark.slow
 def test_stopped_spare_shell_is_not_used(daemon: RawDaemon) -> None:
     daemon.bash("x=1")

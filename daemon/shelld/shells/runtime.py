@@ -232,12 +232,12 @@ class Runtime:
         except OSError:
             # Somebody may have killed the spare shell.
             life.discard()
-            self.spares.note_use(succeeded=False)
+            self.spares.note_failure(spare)
             return False
         # The command runs from here on.
         shell.assign(self._ids.next(), request, working_dir)
         life.command_runs(request)
-        self.spares.note_use(succeeded=True)
+        self.spares.note_success()
         self._enter(life)
         return True
 

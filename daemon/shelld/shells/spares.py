@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
+import time
 from collections.abc import Callable
 from typing import Final
 
@@ -45,6 +47,8 @@ class Spares:
         self._limit = policy.limit if CAN_RECORD else 0
         # The number of spare shells that have run a command.
         self.used = 0
+        # When a spare shell was last found to have failed (time.monotonic()).
+        self._failed_at = -math.inf
         # The spare shells that wait, in start order.
         self._waiting: list[Spare] = []
         # The commands that were started in the foreground and have not ended.
@@ -159,15 +163,24 @@ class Spares:
         with contextlib.suppress(OSError):
             launch.check()
         if shell.is_empty and shell.failure is None:
-            self.note_use(succeeded=False)
+            self.note_failure(spare)
         # Other tasks have run during the wait, and may have changed the session. So check again
         # whether the spare shell suits the request.
         return launch.is_ready and spare.suits(session, request)
 
-    def note_use(self, *, succeeded: bool) -> None:
-        """Record whether a spare shell could be used."""
-        self.used += succeeded
-        if not self.policy.note_use(succeeded=succeeded):
+    def note_success(self) -> None:
+        """Record that a spare shell runs a command."""
+        self.used += 1
+        self.policy.note_use(succeeded=True)
+
+    def note_failure(self, spare: Spare) -> None:
+        """Record that a spare shell could not be used, or has ended by itself."""
+        if spare.since <= self._failed_at:
+            # A command such as ``killall bash`` ends all spare shells that wait. This counts as one
+            # failure, because it says nothing about later spare shells.
+            return
+        self._failed_at = time.monotonic()
+        if not self.policy.note_use(succeeded=False):
             self.close()
 
     def has_ended(self, life: Life) -> None:
@@ -176,7 +189,7 @@ class Spares:
             if spare.life is life:
                 self._waiting.remove(spare)
                 if life.shell.failure is None:
-                    self.note_use(succeeded=False)
+                    self.note_failure(spare)
                 return
 
     def _end(self, spare: Spare) -> None:
