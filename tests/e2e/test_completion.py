@@ -42,6 +42,10 @@ CASES: list[tuple[list[str], list[str], list[str]]] = [
     (["completion", ""], ["bash", "zsh", "fish"], []),
     (["shell", "--gua"], ["--guard"], ["--tty"]),
     (["run", "--", "bas"], ["bash"], ["--guard"]),
+    (["run", "bas"], ["bash"], ["--guard"]),
+    (["attach", "--", "--gu"], ["--guard", "--guard-rules"], ["--linger"]),
+    (["attach", "--", "--guard", "st"], ["strict"], ["block"]),
+    (["doctor", "--", "--gu"], ["--guard"], ["--json"]),
 ]
 
 
@@ -75,7 +79,9 @@ def test_bash_completes(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> No
     assert "--guard" in complete_in_bash(script, "mcp-config", "zed", "--", "--gu")
     (tmp_path / "rules.toml").touch()
     (tmp_path / "folder").mkdir()
-    assert complete_in_bash(script, "--guard-rules", "ru") == ["rules.toml"]
+    for words in (["--guard-rules"], ["explain", "--guard-rules"], ["bundle", "-o"]):
+        assert complete_in_bash(script, *words, "ru") == ["rules.toml"]
+    assert "folder" in complete_in_bash(script, "run", "ls", "")
     assert complete_in_bash(script, "--spool-dir", "") == ["folder"]
     assert complete_in_bash(script, "--grace", "") == []
 
@@ -101,6 +107,11 @@ def test_fish_completes(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> No
         (["run", "--cwd", ""], ["folder/"], ["file"]),
         (["run", "--", "cat", "help", ""], ["file"], ["doctor"]),
         (["run", "--", "list", "-"], [], ["--json"]),
+        (["run", "cat", ""], ["file"], ["doctor"]),
+        (["run", "list", "-"], [], ["--json", "--guard", "--tty"]),
+        (["attach", "--", ""], [], ["file", "doctor", "--linger"]),
+        (["explain", "--guard-rules", ""], ["file"], ["--help"]),
+        (["bundle", "-o", ""], ["file"], ["--help"]),
     ]
     lines = [f"echo '==='; complete -C'shelld {' '.join(words)}'" for words, _, _ in cases]
     environment = {**os.environ, "HOME": str(tmp_path)}
@@ -175,6 +186,10 @@ def test_line_editor_of_zsh_lists_candidates(
         "run -q ba": ["basename", "bash"],
         "run -- cat d": ["dance/", "dusk/"],
         "run cat d": ["dance/", "dusk/"],
+        "attach -- --gu": ["--guard", "--guard-rules"],
+        "doctor -- --guard ": ["block", "strict", "warn", "off"],
+        "explain --guard-rules d": ["dance/", "dusk/"],
+        "bundle -o d": ["dance/", "dusk/"],
     }
     lines = [f"shelld {words}" for words in cases]
     command = ["zsh", "-f", "-c", COMPLETE_IN_ZSH, "zsh", str(script), *lines]

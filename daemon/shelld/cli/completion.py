@@ -49,6 +49,10 @@ WORDS: Final = {
     "stop": ["--help"],
     "watch": ["--help", "--lines"],
 }
+# The subcommands in which the daemon's options follow `--`.
+_SPLIT: Final = [name for name, words in WORDS.items() if "--" in words]
+# The options of these subcommands that take a file.
+_FILES: Final = {"bundle": "-o", "explain": "--guard-rules"}
 
 
 class _Option(NamedTuple):
@@ -105,16 +109,16 @@ _shelld() {
     # Bash splits --option=value into three words.
     [[ $before == = ]] && before=${COMP_WORDS[COMP_CWORD - 2]}
     [[ $word == = ]] && word=
+    # Without options, the command of `shelld run` needs no `--`.
+    [[ $command == run && COMP_CWORD -gt 1 && ${COMP_WORDS[2]} == [!-]* ]] && command=--run
     for ((i = 2; i < COMP_CWORD; i++)); do
-        if [[ ${COMP_WORDS[i]} == -- ]]; then
-            if [[ $command == run ]]; then
-                compopt -o filenames
-                mapfile -t COMPREPLY < <(compgen -c -- "$word"; compgen -f -- "$word")
-                return
-            fi
-            command=--
-        fi
+        [[ ${COMP_WORDS[i]} == -- ]] && command=--${command#--}
     done
+    if [[ $command == --run ]]; then
+        compopt -o filenames
+        mapfile -t COMPREPLY < <(compgen -c -- "$word"; compgen -f -- "$word")
+        return
+    fi
     case $before in
 %(values)s
     esac
@@ -134,7 +138,8 @@ complete -F _shelld shelld"""
 def _bash() -> str:
     options = _daemon_options()
     values: list[str] = []
-    for option in [*options, *_run_options()]:
+    files = [_Option([flag], "", "file", []) for flag in _FILES.values()]
+    for option in [*options, *_run_options(), *files]:
         made = {
             "none": "",
             "choice": f'compgen -W "{" ".join(option.choices)}" -- "$word"',
@@ -178,11 +183,23 @@ _shelld() {
         _describe command shelld_commands
         return
     fi
+    if [[ "$words[2] $words[CURRENT-1]" == (%(files)s) ]]; then
+        _files
+        return
+    fi
+    local -i at=${words[(i)--]}
+    if [[ $words[2] == (%(split)s) ]] && ((at < CURRENT)); then
+        # Options of the daemon follow. `_arguments` takes the first word for the name of a program.
+        ((CURRENT -= at - 1))
+        shift at-1 words
+        _arguments $shelld_options
+        return
+    fi
     case $words[2] in
         run)
-            if ((${words[(i)--]} < CURRENT)); then
-                ((CURRENT -= ${words[(i)--]}))
-                shift ${words[(i)--]} words
+            if ((at < CURRENT)); then
+                ((CURRENT -= at))
+                shift at words
                 _normal
             else
                 # `_arguments` takes the first word for the name of a program.
@@ -239,6 +256,8 @@ def _zsh() -> str:
         # A flag that is listed twice is an error.
         "run": rows([each for each in _run_options() if "--help" not in each.flags]),
         "words": "\n".join(words),
+        "files": "|".join(f'"{name} {flag}"' for name, flag in _FILES.items()),
+        "split": "|".join(_SPLIT),
     }
 
 
@@ -248,26 +267,44 @@ def _zsh() -> str:
 # `__fish_seen_subcommand_from`, which would also find these words in the command of `shelld run`.
 _FISH_IS_ONE_OF: Final = "contains -- (commandline -opc)[2]"
 
+_FISH: Final = """\
+complete -c shelld -f
+# Whether the cursor is in the command of `shelld run`.
+function __shelld_runs
+    set -l words (commandline -opc) (commandline -ct)
+    test (count $words) -gt 2 -a "$words[2]" = run; or return
+    contains -- -- (commandline -opc); or not string match -q -- '-*' $words[3]
+end
+# Complete the words behind `--` as those of `shelld shell`, which takes the daemon's options.
+function __shelld_options
+    set -l words (commandline -opc) (commandline -ct)
+    set -l at (contains -i -- -- $words)
+    complete -C "shelld shell "(string join -- ' ' (string escape -- $words[(math $at + 1)..-1]))
+end"""
+
 
 def _fish() -> str:
-    lines = ["complete -c shelld -f"]
+    lines = [_FISH]
     for name, (_, purpose) in SUBCOMMANDS.items():
         lines.append(
             f"complete -c shelld -n __fish_use_subcommand -a {name} -d {_fish_text(purpose)}"
         )
+    before = "not contains -- -- (commandline -opc)"
     for name, words in WORDS.items():
         given = _fish_text(" ".join(word for word in words if word != "--"))
-        lines.append(f"complete -c shelld -n '{_FISH_IS_ONE_OF} {name}' -a {given}")
-    others = _fish_text(f"not {_FISH_IS_ONE_OF} {' '.join(WORDS)}")
+        lines.append(f"complete -c shelld -n '{_FISH_IS_ONE_OF} {name}; and {before}' -a {given}")
+    for name, flag in _FILES.items():
+        option = _fish_option(_Option([flag], "", "file", []))
+        lines.append(f"complete -c shelld -n '{_FISH_IS_ONE_OF} {name}' {option}")
+    others = _fish_text(f"not {_FISH_IS_ONE_OF} {' '.join(WORDS)}; and not __shelld_runs")
     lines += [f"complete -c shelld -n {others} {_fish_option(each)}" for each in _daemon_options()]
-    lines += [
-        f"complete -c shelld -n '{_FISH_IS_ONE_OF} run' {_fish_option(each)}"
-        for each in _run_options()
-    ]
-    behind = f"{_FISH_IS_ONE_OF} run; and contains -- -- (commandline -opc)"
+    own = f"'{_FISH_IS_ONE_OF} run; and not __shelld_runs'"
+    lines += [f"complete -c shelld -n {own} {_fish_option(each)}" for each in _run_options()]
     lines.append(
-        f"complete -c shelld -n '{behind}' -F -a '(__fish_complete_subcommand --fcs-skip=2)'"
+        "complete -c shelld -n __shelld_runs -F -a '(__fish_complete_subcommand --fcs-skip=2)'"
     )
+    behind = f"{_FISH_IS_ONE_OF} {' '.join(_SPLIT)}; and contains -- -- (commandline -opc)"
+    lines.append(f"complete -c shelld -n '{behind}' -a '(__shelld_options)'")
     return "\n".join(lines)
 
 
