@@ -40,7 +40,7 @@ class BashOptions(TypedDict, total=False):
     cwd: str | PathLike[str] | None
     env: Mapping[str, str | None] | None
     session: str | None
-    stdin: str | bytes | None
+    stdin: str | bytes | bytearray | memoryview | None
     strip_ansi: bool
     tty: bool
     rows: int
@@ -125,7 +125,7 @@ class TypingOptions(TypedDict, total=False):
     """
 
     keys: Sequence[str] | None
-    data: bytes | None
+    data: bytes | bytearray | memoryview | None
     eof: bool
     secret: bool
     paste: bool

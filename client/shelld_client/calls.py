@@ -146,8 +146,8 @@ def bash(command: str, options: Mapping[str, Any]) -> Call[AnyBashResult]:
         params["env"] = _members("env", params["env"])
     if "sandbox" in params:
         params["sandbox"] = msgspec.to_builtins(params["sandbox"])
-    if isinstance(params.get("stdin"), bytes):
-        params["stdin_base64"] = base64.b64encode(params.pop("stdin")).decode()
+    if isinstance(params.get("stdin"), (bytes, bytearray, memoryview)):
+        params["stdin_base64"] = base64.b64encode(bytes(params.pop("stdin"))).decode()
 
     def decode(result: bytes) -> AnyBashResult:
         if options.get("dry_run"):
