@@ -17,6 +17,7 @@ from user_terminal import UserTerminal
 
 pytestmark = pytest.mark.slow
 
+NOTHING = re.compile("(?!)")
 PROGRAM = [sys.executable, "-W", "error", "-P", "-m", "shelld", "shell"]
 
 
@@ -83,6 +84,19 @@ def test_own_commands_begin_with_a_colon() -> None:
     refused, unknown = ended.stderr.splitlines()
     assert refused == "no such command: :nonsense; :help lists them"
     assert unknown.startswith("Shell not found: nobody")
+
+
+def test_open_quote_in_an_own_command_takes_no_further_lines() -> None:
+    ended = shell(
+        ":session \"\n:session 'the other'\n:nonsense '\necho on\n:bg echo '\nexit'\n:session\n"
+    )
+    said, output = ended.stderr.splitlines(), ended.stdout.splitlines()
+    assert said == [
+        'a quote in the name of the session is not closed: "',
+        "no such command: :nonsense; :help lists them",
+    ]
+    assert output[0] == "on"
+    assert [line.split("  ")[0] for line in output[2:]] == ["main", "the other"]
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "utf-8:strict", "latin-1"])
@@ -214,8 +228,8 @@ def test_end_of_the_daemon_is_reported() -> None:
     ],
 )
 def test_bash_decides_where_a_command_ends(command: str, is_complete: bool) -> None:
-    lines = Lines("/bin/bash")
+    lines = Lines("/bin/bash", NOTHING)
     assert lines._is_complete(command) is is_complete  # pyright: ignore[reportPrivateUsage]
     # If bash cannot be started, the lines count as complete, so that the daemon reports the
     # problem.
-    assert Lines("/nowhere")._is_complete("'")  # pyright: ignore[reportPrivateUsage]
+    assert Lines("/nowhere", NOTHING)._is_complete("'")  # pyright: ignore[reportPrivateUsage]

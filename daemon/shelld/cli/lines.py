@@ -29,10 +29,13 @@ _CHECK_S: Final = 10.0
 
 
 class Lines:
-    """Reads commands. `bash` is the program that checks whether a command is complete."""
+    """Reads commands. `bash` is the program that checks whether a command is complete. A line that
+    `is_whole` matches is a command of its own, even if a quote in it is not closed.
+    """
 
-    def __init__(self, bash: str) -> None:
+    def __init__(self, bash: str, is_whole: re.Pattern[str]) -> None:
         self._bash = bash
+        self._is_whole = is_whole
         self.is_terminal = os.isatty(0) and os.isatty(1)
         # Commands and prompts are UTF-8, whatever the locale is. If a command is not valid UTF-8,
         # the daemon refuses it, and the user gets the next prompt. A carriage return is not the end
@@ -60,7 +63,7 @@ class Lines:
         while (line := self._next_line(_CONTINUES if lines else prompt)) is not None:
             lines.append(line)
             command = "\n".join(lines)
-            if self._is_complete(command):
+            if self._is_whole.match(command) or self._is_complete(command):
                 return command
         # Return an incomplete command at the end of the input, so that bash reports what is
         # missing.

@@ -42,6 +42,8 @@ from shelld_protocol.structs import DEFAULT_SESSION, MAX_TIMEOUT_MS
 
 _INTERRUPTED: Final = 130
 _OWN_COMMAND: Final = re.compile(r"\s*:([a-z]+)(?:\s+(.*))?", re.DOTALL)
+# The commands of the prompt that take no command line, and unknown ones.
+_OWN_LINE: Final = re.compile(r"\s*:(?!(?:bg|explain)\b)[a-z]")
 _EXIT: Final = re.compile(r"\s*exit(?:\s+(\d{1,3}))?\s*")
 
 _HELP: Final = """\
@@ -76,7 +78,7 @@ def shell(arguments: Sequence[str]) -> int:
         return FAILED
     try:
         with Client.spawn(args=options) as client:
-            return _Shell(client, Lines(bash), display).run()
+            return _Shell(client, Lines(bash, _OWN_LINE), display).run()
     except OutputLost as error:
         if not error.is_unread:
             display.say(f"shelld: {error}", "bad")
@@ -217,6 +219,12 @@ class _Shell:
         self._print(f"{verdict.verdict}{reason}")
 
     def _switch(self, name: str) -> None:
+        try:
+            # As in a command, quotes are not part of the name.
+            name = " ".join(shlex.split(name))
+        except ValueError:
+            self._display.say(f"a quote in the name of the session is not closed: {name}", "bad")
+            return
         if not name:
             for each in self._client.list_sessions():
                 self._print(f"{each.session}  {each.cwd}")
