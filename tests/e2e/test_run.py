@@ -232,7 +232,9 @@ def test_end_of_the_daemon_is_reported() -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["--cwd", "/nowhere", "--", "ls"], 125, "working directory"),
+        (["--cwd", "no/where", "--", "ls"], 125, "directory no/where: No such file or directory"),
+        (["--cwd", "", "--", "ls"], 2, "--cwd: invalid directory value: ''"),
+        (["--cwd", "\udcff", "--", "ls"], 2, "--cwd: invalid directory value"),
         (["--bash", "/nowhere", "--", "ls"], 125, "cannot run commands with /nowhere: "),
     ],
 )

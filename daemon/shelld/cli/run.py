@@ -13,7 +13,9 @@ output, 126 if the guard has refused the command, and 2 for bad arguments.
 from __future__ import annotations
 
 import argparse
+import errno
 import gc
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -30,7 +32,7 @@ from shelld.cli.raw_terminal import RawTerminal
 from shelld.cli.show import USAGE_ERROR
 from shelld.cli.stops import Stops
 from shelld.cli.words import command_of
-from shelld_client import BashOptions, Client, CommandBlocked, ExitEvent, ShellError
+from shelld_client import BashOptions, Client, CommandBlocked, ExitEvent, ShellError, SpawnFailed
 
 # These options of the daemon suit a single command. Output stays on disk until it is shown, because
 # the command may write output faster than it is shown. The user's options come later on the command
@@ -66,9 +68,20 @@ def run(arguments: Sequence[str]) -> int:
     except CommandBlocked as error:
         display.say(f"shelld: {error}", "bad")
         return REFUSED
+    except SpawnFailed as error:
+        display.say(f"shelld: {_problem(error, own.cwd)}", "bad")
+        return FAILED
     except ShellError as error:
         display.say(f"shelld: {error}", "bad")
         return FAILED
+
+
+def _problem(error: SpawnFailed, cwd: str | None) -> str:
+    """Return what is wrong. The daemon does not name the directory that cannot be used."""
+    number = getattr(errno, error.errno or "", None)
+    if cwd is None or number is None or "working directory" not in str(error):
+        return str(error)
+    return f"cannot use the directory {cwd}: {os.strerror(number)}"
 
 
 def run_parser() -> argparse.ArgumentParser:
@@ -87,11 +100,24 @@ def run_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "-t", "--tty", action="store_true", help="give the command a terminal, and type into it"
     )
-    parser.add_argument("--cwd", metavar="DIR", help="the directory of the command")
+    parser.add_argument(
+        "--cwd", type=_directory, metavar="DIR", help="the directory of the command"
+    )
     parser.add_argument(
         "--timeout", type=_seconds, metavar="S", help="end the command after this time, in seconds"
     )
     return parser
+
+
+def _directory(text: str) -> str:
+    # The protocol takes only names that are UTF-8. This raises a ValueError for other names.
+    text.encode()
+    if not text:
+        raise ValueError
+    return text
+
+
+_directory.__name__ = "directory"
 
 
 def _seconds(text: str) -> float:
