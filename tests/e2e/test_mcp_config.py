@@ -241,6 +241,35 @@ def test_folder_that_cannot_be_made_is_reported(
     assert capsys.readouterr().err.startswith(f"shelld: cannot write {path}: ")
 
 
+@pytest.mark.parametrize("value", ["", "here", None])
+def test_file_in_an_unknown_home_is_not_written(
+    value: str | None,
+    home: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    why = "HOME is not an absolute path"
+    if value is None:
+        monkeypatch.delenv("HOME")
+        monkeypatch.setattr(os, "getuid", lambda: 2**31 - 2)
+        why = "the user has none"
+    else:
+        monkeypatch.setenv("HOME", value)
+    # Root could write into /.
+    monkeypatch.setattr(
+        "shelld.cli.mcp_config.write_into", lambda path, _: pytest.fail(f"{path} was written")
+    )
+    assert run_here(["--write", "codex"]) == 2
+    expected = f"shelld: cannot find the home directory for ~/.codex/config.toml: {why}\n"
+    assert capsys.readouterr().err == expected
+    assert [*home.iterdir()] == []
+    # A file of the project needs no home.
+    monkeypatch.undo()
+    monkeypatch.chdir(home)
+    monkeypatch.setenv("HOME", "")
+    assert run_here(["--write", "claude"]) == 0
+
+
 def test_writing_needs_a_host(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         run_here(["--write"])

@@ -144,12 +144,23 @@ def mcp_config(arguments: Sequence[str]) -> int:
     if given.write:
         path = host.path or host.file
         try:
-            write_into(Path(path).expanduser(), host.snippet(command))
+            write_into(_expanded(path), host.snippet(command))
         except FileProblem as problem:
             return refuse(str(problem))
         return show(f"wrote {path}", 0)
     note(f"# for {host.file}")
     return show(host.snippet(command), 0)
+
+
+def _expanded(path: str) -> Path:
+    """Return a path with the user's home directory for ~. Raises `FileProblem`."""
+    # Python would take an empty HOME for /, and a relative one for a path in this directory.
+    is_usable = os.path.isabs(os.environ.get("HOME", "/"))
+    expanded = os.path.expanduser(path) if is_usable else path
+    if expanded.startswith("~"):
+        why = "the user has none" if is_usable else "HOME is not an absolute path"
+        raise FileProblem(f"cannot find the home directory for {path}: {why}")
+    return Path(expanded)
 
 
 def _absolute(options: Sequence[str]) -> list[str]:
