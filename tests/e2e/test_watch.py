@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import shlex
 import signal
+import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Generator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -279,6 +281,36 @@ def test_watcher_reports_the_death_of_the_daemon(user: Lasting) -> None:
         assert process.wait(60) == 6
         assert process.stderr is not None
         assert "the daemon work has died" in process.stderr.read()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("clients", "exit_code", "sentence"),
+    [(1, 6, "the daemon work does not run"), (100, 2, "the daemon work cannot be watched")],
+)
+def test_daemon_that_closes_the_connection_runs_no_more_or_is_older(
+    user: Lasting, clients: int, exit_code: int, sentence: str
+) -> None:
+    user.directory.mkdir(mode=0o700)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(str(user.socket_of("work")))
+        listener.listen()
+
+        def serve() -> None:
+            with suppress(OSError):
+                for _ in range(clients):
+                    connection, _ = listener.accept()
+                    connection.close()
+            listener.close()
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        ended = user.run("watch", "work")
+        with suppress(OSError):
+            listener.shutdown(socket.SHUT_RDWR)
+        thread.join()
+    user.socket_of("work").unlink()
+    assert (ended.returncode, ended.stderr) == (exit_code, f"shelld: {sentence}\n")
 
 
 @pytest.mark.slow

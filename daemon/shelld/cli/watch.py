@@ -29,7 +29,8 @@ from typing import Final, Literal, Protocol, TypeAlias
 from shelld import __version__
 from shelld.cli.arguments import ArgumentParser
 from shelld.cli.attach import DEFAULT_NAME, add_name
-from shelld.cli.join import DIED, JoinError, connect, read_reply
+from shelld.cli.join import DIED, MAX_TRIES, JoinError, connect, read_reply
+from shelld.cli.join import PAUSE_S as RETRY_S
 from shelld.cli.numbers import integer_type
 from shelld.cli.show import USAGE_ERROR, note, refuse, show
 from shelld.cli.watch_lines import Changes
@@ -131,27 +132,38 @@ def _joined(name: str) -> socket.socket:
     """Return a connection on which the daemon answers `ViewRequest`s. Raises JoinError and
     DirectoryError.
     """
-    connection = connect(name, ANSWER_S)
-    if connection is None:
-        raise JoinError(DIED, f"the daemon {name} does not run")
-    try:
-        hello = Hello(handshake=HANDSHAKE, protocol=PROTOCOL, version=__version__, wants="watch")
+    hello = Hello(handshake=HANDSHAKE, protocol=PROTOCOL, version=__version__, wants="watch")
+    for _ in range(MAX_TRIES):
+        connection = connect(name, ANSWER_S)
+        if connection is None:
+            raise JoinError(DIED, f"the daemon {name} does not run")
         try:
-            send(connection, hello)
-            data, descriptors = receive(connection)
-        except OSError:
-            raise JoinError(USAGE_ERROR, f"the daemon {name} does not answer") from None
-        close_all(descriptors)
-        if not data:
-            # The daemon has ended, or has an earlier version, which does not know this message.
-            raise JoinError(USAGE_ERROR, f"the daemon {name} cannot be watched")
-        if read_reply(data, name).state != "watching":
-            raise JoinError(USAGE_ERROR, f"the daemon {name} has too many watchers already")
-    except BaseException:
+            if _is_taken(connection, name, hello):
+                connection.settimeout(None)
+                return connection
+        except BaseException:
+            connection.close()
+            raise
+        # The daemon has ended, or has an earlier version, which does not know this message. A
+        # daemon that has ended soon listens no more.
         connection.close()
-        raise
-    connection.settimeout(None)
-    return connection
+        time.sleep(RETRY_S)
+    raise JoinError(USAGE_ERROR, f"the daemon {name} cannot be watched")
+
+
+def _is_taken(connection: socket.socket, name: str, hello: Hello) -> bool:
+    """Ask the daemon to be watched. Return False if it closes the connection. Raises JoinError."""
+    try:
+        send(connection, hello)
+        data, descriptors = receive(connection)
+    except TimeoutError:
+        raise JoinError(USAGE_ERROR, f"the daemon {name} does not answer") from None
+    except OSError:
+        return False
+    close_all(descriptors)
+    if data and read_reply(data, name).state != "watching":
+        raise JoinError(USAGE_ERROR, f"the daemon {name} has too many watchers already")
+    return bool(data)
 
 
 def _sight(name: str, lines: int) -> AbstractContextManager[Sight]:
