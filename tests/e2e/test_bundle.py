@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from shelld.cli.commands import SUBCOMMANDS
 from ssh_server import ssh_server
 from support import Json, RawDaemon, raw_daemon
 
@@ -74,6 +76,16 @@ def test_bundle_says_which_commands_it_lacks(bundle: Path, tmp_path: Path, name:
     assert (ended.returncode, ended.stderr) == (2, f"shelld: {problem}\n")
     closed = ["sh", "-c", 'exec "$@" 2>&-', "sh", *command]
     assert subprocess.run(closed, timeout=60, check=False).returncode == 2
+
+
+@pytest.mark.parametrize("word", ["help", "--help"])
+def test_help_lists_only_commands_that_the_bundle_has(
+    bundle: Path, tmp_path: Path, word: str
+) -> None:
+    command = ["env", "-i", "PATH=/usr/bin:/bin", f"HOME={tmp_path}", BARE, str(bundle), word]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    listed = set(re.findall(r"^(?:       |  )shelld ([a-z-]+)", shown, re.MULTILINE))
+    assert listed == SUBCOMMANDS.keys() - {"completion", "mcp-config", "run", "shell"}
 
 
 def test_bundle_starts_a_lasting_daemon(bundle: Path, tmp_path: Path) -> None:

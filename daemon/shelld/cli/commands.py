@@ -21,6 +21,17 @@ SUBCOMMANDS: Final = {
     "watch": ("[-n LINES] [NAME]", "look at the shells of a lasting daemon"),
 }
 
+# A bundle lacks these commands: it has no client, and does not know its path.
+_NOT_IN_BUNDLES: Final = frozenset({"completion", "mcp-config", "run", "shell"})
+
+
+def listed_subcommands() -> dict[str, tuple[str, str]]:
+    """Return the subcommands that work here, with their arguments and their purposes."""
+    from shelld.cli.program import is_bundled  # noqa: PLC0415
+
+    lacking = _NOT_IN_BUNDLES if is_bundled() else frozenset[str]()
+    return {name: each for name, each in SUBCOMMANDS.items() if name not in lacking}
+
 
 def no_such_command(name: str) -> str:
     """Return the error for an unexpected word. Either no subcommand has this name, or only options

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, Final, get_args
 
-from shelld.cli.commands import SUBCOMMANDS, no_such_command
+from shelld.cli.commands import listed_subcommands, no_such_command
 from shelld.cli.numbers import integer_type, number_of
 from shelld.process.options import EnvironmentMode, GuardMode, Mechanism, Options
 from shelld_protocol.sandboxes import SandboxEngine, SandboxMode, SandboxPolicy
@@ -172,17 +172,18 @@ def option_parser() -> argparse.ArgumentParser:
     from shelld import __version__  # noqa: PLC0415
     from shelld.cli.arguments import ArgumentParser  # noqa: PLC0415
 
+    commands = listed_subcommands().items()
     parser = ArgumentParser(
         prog="shelld",
         usage="shelld [OPTION ...]"
-        + "".join(f"\n       shelld {name} {takes}" for name, (takes, _) in SUBCOMMANDS.items()),
+        + "".join(f"\n       shelld {name} {takes}" for name, (takes, _) in commands),
         description="Run shell commands for agents and editors: JSON-RPC 2.0 on stdin and stdout.",
         allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog="SIZE is a number of bytes. A suffix K, M or G means KiB, MiB or GiB.\n\n"
         "Options are also taken from variables, as in SHELLD_MAX_SHELLS=9, and from --config.\n\n"
         "commands:\n"
-        + "\n".join(f"  shelld {name:15}{purpose}" for name, (_, purpose) in SUBCOMMANDS.items()),
+        + "\n".join(f"  shelld {name:15}{purpose}" for name, (_, purpose) in commands),
     )
     parser.add_argument("--version", action="version", version=f"shelld {__version__}")
     parser.add_argument("--stdio", action="store_true", help="serve stdin and stdout (the default)")
