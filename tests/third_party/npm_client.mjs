@@ -214,6 +214,30 @@ found.waitFor = [
   (await failure(awaited.waitFor({}))).name,
   (await failure(awaited.waitFor({ port: NaN }))).kind,
 ];
+const told = (promise) => promise.then(() => "none", ({ name, message }) => `${name}: ${message}`);
+const odd = { signal: { aborted: "no" } };
+found.wrongTypes = await Promise.all([
+  ...[5, "now", {}, new EventTarget()].map((signal) => told(again.bash("true", { signal }))),
+  told((async () => again.stream("true", odd))()),
+  told(again.call("ping", {}, odd)),
+  told(awaited.waitFor({ text: 5 })),
+  told(awaited.waitFor({ text: "two", timeout: "100" })),
+  told(awaited.waitFor("two")),
+  told(awaited.waitFor(null)),
+  told(again.subscribe({ events: "exit" })),
+  told(again.call("subscribe", null)),
+]);
+const nulls = again.stream("echo stream", null);
+found.nullOptions = [
+  (await again.bash("echo bash", null)).stdout,
+  (await again.bash("echo bash", { signal: null })).stdout,
+  (await nulls.next()).value.text,
+  (await (await again.start("echo start", null)).wait()).stdout,
+  await again.call("ping", {}, null),
+];
+(await again.subscribe(null)).end();
+(await again.subscribe({ events: null, subscription: null })).end();
+await new Client(null).close();
 const lines = await again.start("echo one; echo; printf 'two\\r\\n'; echo three; exec sleep 300");
 found.lines = [];
 for (const _ of "1234") found.lines.push((await lines.waitFor({ pattern: ".*" })).line);

@@ -84,12 +84,12 @@ await unstarted.close();
 const homeless = new Client({ command: ["sleep", "300"], cwd: "/nowhere" });
 found.noDirectory = await messageOf(homeless.call("ping", {}));
 await homeless.close();
-const wrong = [{ command: [] }, { command: "sleep" }, { startTimeout: NaN }, { startTimeout: -1 }];
+const wrong = [{ command: [] }, { command: "sleep" }, { command: ["sleep", 300] }, { args: "-x" }, { args: {} }, { startTimeout: NaN }, { startTimeout: -1 }];
 found.refusedOptions = wrong.map((each) => {
   try {
     return new Client({ command: ["sleep", "300"], ...each });
   } catch (error) {
-    return error.name;
+    return `${error.name}: ${error.message}`;
   }
 });
 process.stdout.write(JSON.stringify(found));

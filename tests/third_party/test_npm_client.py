@@ -107,6 +107,15 @@ def test_compiled_client_drives_a_daemon(package: Path) -> None:
         "fit": "😀\n",
         "tooLarge": [None, 102_400],
         "waitFor": ["two (2)", True, "one\ntwo (2)\n", "TypeError", "invalid_params"],
+        "wrongTypes": [
+            *["TypeError: signal must be an AbortSignal"] * 6,
+            "TypeError: the text of waitFor must be a string",
+            "TypeError: timeout must be a number",
+            *["TypeError: waitFor needs a text, a pattern or a port, and only one of them"] * 2,
+            "TypeError: events must be a list",
+            "ShelldError: Missing required parameter: events",
+        ],
+        "nullOptions": ["bash\n", "bash\n", "stream\n", "start\n", {}],
         "lines": ["one", "", "two", "three"],
         "patient": "ok\n",
         "twice": 1,
@@ -153,7 +162,12 @@ def test_no_message_of_a_peer_ends_or_blocks_the_program(package: Path) -> None:
         "endless": "the daemon wrote a message of more than 268435456 bytes",
         "shortage": "cannot start sleep: spawn sleep EMFILE",
         "noDirectory": "cannot start sleep: there is no directory /nowhere",
-        "refusedOptions": ["TypeError", "TypeError", "RangeError", "RangeError"],
+        "refusedOptions": [
+            "TypeError: command must have at least one word",
+            *["TypeError: command must be a list of words"] * 2,
+            *["TypeError: args must be a list of words"] * 2,
+            *["RangeError: startTimeout must be a positive number"] * 2,
+        ],
     }
 
 

@@ -10,7 +10,7 @@ import { Job } from "./job.js";
 import { copyOf } from "./json.js";
 import { Memory } from "./memory.js";
 import { backgroundResult } from "./results.js";
-import { throwIfAborted, unlessAborted } from "./signals.js";
+import { signalIn, throwIfAborted, unlessAborted } from "./signals.js";
 import { Stream } from "./stream.js";
 import type {
   BashOutputResult,
@@ -58,7 +58,8 @@ export class Client implements AsyncDisposable {
   #memory = new Memory();
   #isClosed = false;
 
-  constructor(options: ClientOptions = {}) {
+  constructor(given?: ClientOptions | null) {
+    const options = given ?? {};
     if (!options.restart && (options.keepDirectories || options.onRestart)) {
       throw new TypeError("keepDirectories and onRestart need restart: true");
     }
@@ -73,8 +74,9 @@ export class Client implements AsyncDisposable {
   async call<M extends keyof Methods>(
     method: M,
     params: Methods[M]["params"],
-    { signal }: { signal?: AbortSignal | undefined } = {},
+    options: { signal?: AbortSignal | undefined } | null = {},
   ): Promise<Methods[M]["result"]> {
+    const signal = signalIn(options);
     // The caller may change its params before the answer comes, or before a later restart.
     const given = this.#options.restart
       ? this.#memory.withTarget(method, copyOf(params))
@@ -90,15 +92,16 @@ export class Client implements AsyncDisposable {
   /** Run a command in the foreground. The promise also resolves if the command fails. */
   async bash(
     command: string,
-    options: BashOptions & { signal?: AbortSignal } = {},
+    options: (BashOptions & { signal?: AbortSignal }) | null = {},
   ): Promise<BashResult> {
-    const { signal, ...params } = options;
+    const { signal, ...params } = options ?? {};
     return (await this.call("bash", { ...params, command }, { signal })) as BashResult;
   }
 
   /** Run a command in the foreground. Iterating yields its output as it comes. */
-  stream(command: string, options: BashOptions & { signal?: AbortSignal } = {}): Stream {
-    const { signal, ...params } = options;
+  stream(command: string, options: (BashOptions & { signal?: AbortSignal }) | null = {}): Stream {
+    const signal = signalIn(options);
+    const { signal: _, ...params } = options ?? {};
     const notify: BashParams["notify"] = ["output", "exit"];
     const given = this.#memory.withTarget("bash", { ...params, command, notify });
     return new Stream(this.#whenReady(signal), given, this.#noteOf("bash", given), signal);
@@ -117,7 +120,8 @@ export class Client implements AsyncDisposable {
   }
 
   /** Run a command in the background. */
-  async start(command: string, options: BashOptions = {}): Promise<Job> {
+  async start(command: string, given?: BashOptions | null): Promise<Job> {
+    const options = given ?? {};
     const connection = await this.#ready();
     const wanted = { ...options, command, run_in_background: true };
     const params = this.#memory.withTarget("bash", wanted);
@@ -133,17 +137,18 @@ export class Client implements AsyncDisposable {
    * The events of a single shell end with its last event. If another reader continues the
    * subscription, this reader gets an error.
    */
-  async subscribe(params: SubscribeParams = {}): Promise<Events> {
-    const connection = await this.#ready();
+  async subscribe(params?: SubscribeParams | null): Promise<Events> {
     const given: SubscribeParams = { ...params };
-    let wanted = params.events;
-    if (params.subscription !== undefined) {
+    let wanted = given.events ?? undefined;
+    if (wanted !== undefined && !Array.isArray(wanted)) throw new TypeError("events must be a list");
+    const connection = await this.#ready();
+    if ((given.subscription ?? undefined) !== undefined) {
       // A continued subscription keeps its own kinds of events, even kinds that this caller does
       // not want.
       delete given.events;
     } else if (wanted === undefined) {
       given.events = wanted = ["exit", "output"];
-    } else if (wanted.length && params.bash_id !== undefined) {
+    } else if (wanted.length && given.bash_id !== undefined) {
       // The iteration ends with the shell, so it needs the event about the shell's end.
       given.events = [...new Set([...wanted, "exit" as const])];
     }

@@ -80,8 +80,8 @@ export class Connection {
   #ended: Promise<void>;
 
   constructor(options: ConnectionOptions) {
-    if (typeof options.command === "string") throw new TypeError("command must be a list of words");
-    const [program, ...words] = [...(options.command ?? ["shelld"]), ...(options.args ?? [])];
+    const command = listOfWords("command", options.command ?? ["shelld"]);
+    const [program, ...words] = [...command, ...listOfWords("args", options.args ?? [])];
     if (program === undefined) throw new TypeError("command must have at least one word");
     // This program handles a Ctrl-C at the terminal, so the daemon must not get it.
     const { cwd, env, startTimeout = START_TIMEOUT_MS } = options;
@@ -156,8 +156,8 @@ export class Connection {
       const frame = framed({ id, method, params });
       const abort = () => this.#send({ method: "$/cancelRequest", params: { id } });
       const revoke = signal ? onAbort(signal, abort) : null;
-      const continued =
-        method === "subscribe" ? (params as SubscribeParams).subscription : undefined;
+      const { subscription } = Object(params) as SubscribeParams;
+      const continued = (method === "subscribe" ? subscription : null) ?? undefined;
       if (continued !== undefined) this.#readers.expect(continued);
       const settle = () => {
         revoke?.();
@@ -342,6 +342,12 @@ export class Connection {
     this.#pending.clear();
     this.#listeners.clear();
   }
+}
+
+/** Throws a `TypeError` for anything but a list of words, such as a command line. */
+function listOfWords(name: string, words: readonly string[]): readonly string[] {
+  if (Array.isArray(words) && words.every((word) => typeof word === "string")) return words;
+  throw new TypeError(`${name} must be a list of words`);
 }
 
 function subscriptionIn(result: unknown): string | null {

@@ -108,7 +108,9 @@ export class Job implements AsyncIterable<ShellEvent>, AsyncDisposable {
   ): Promise<Matched>;
   async waitFor(what: Condition): Promise<Matched | Listener> {
     const [condition, deed] = conditionOf(what);
-    const giveUpAt = performance.now() + (what.timeout ?? Infinity);
+    const timeout: unknown = what.timeout ?? Infinity;
+    if (typeof timeout !== "number") throw new TypeError("timeout must be a number");
+    const giveUpAt = performance.now() + timeout;
     for (;;) {
       const left = Math.max(0, giveUpAt - performance.now());
       const wait = Math.ceil(Math.min(left, LONGEST_WAIT_MS));
@@ -213,7 +215,8 @@ export class Job implements AsyncIterable<ShellEvent>, AsyncDisposable {
 }
 
 function conditionOf(what: Condition): [Omit<BashOutputParams, "bash_id">, string] {
-  if ([("text" in what), ("pattern" in what), ("port" in what)].filter(Boolean).length !== 1) {
+  const given = Object(what) as object;
+  if ([("text" in given), ("pattern" in given), ("port" in given)].filter(Boolean).length !== 1) {
     throw new TypeError("waitFor needs a text, a pattern or a port, and only one of them");
   }
   if ("port" in what) {
@@ -224,6 +227,7 @@ function conditionOf(what: Condition): [Omit<BashOutputParams, "bash_id">, strin
   if ("pattern" in what) {
     return [{ until: "match", pattern: what.pattern }, `write ${JSON.stringify(what.pattern)}`];
   }
+  if (typeof what.text !== "string") throw new TypeError("the text of waitFor must be a string");
   if (what.text.includes("\n")) {
     throw new TypeError("a line cannot have a line end in it: wait for one of the lines");
   }

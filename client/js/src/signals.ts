@@ -16,6 +16,15 @@ export function throwIfAborted(signal: AbortSignal | undefined): void {
   if (signal?.aborted) throw new ShelldError("Request cancelled", CANCELLED, { kind: "cancelled" });
 }
 
+/** Return the signal in options, or undefined without one. Throws a `TypeError` for anything else. */
+export function signalIn(options: { signal?: AbortSignal | undefined } | null): AbortSignal | undefined {
+  const signal = options?.signal ?? undefined;
+  // The signal may be of another realm or a library, so do not check its class.
+  const { aborted, addEventListener: listen } = Object(signal) as Partial<AbortSignal>;
+  if (signal === undefined || (typeof aborted === "boolean" && typeof listen === "function")) return signal;
+  throw new TypeError("signal must be an AbortSignal");
+}
+
 class Waiting {
   readonly functions = new Set<() => void>();
   readonly listener = () => {
