@@ -63,11 +63,13 @@ RELATIVE = [
     {"HOME": "home", "XDG_CACHE_HOME": "cache"},
     # Without HOME, `expanduser` returns `~` if the system does not know the user.
     {"HOME": "~", "XDG_CACHE_HOME": ""},
+    # Python would take an empty HOME for /.
+    {"HOME": "", "XDG_CACHE_HOME": ""},
 ]
 
 
 @pytest.mark.parametrize("env", RELATIVE)
-def test_cache_is_never_in_the_working_directory(
+def test_cache_is_never_in_the_working_directory_or_in_the_root(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, env: dict[str, str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -26,7 +26,7 @@ from typing import Final, NamedTuple
 
 import shelld
 import shelld_protocol
-from shelld.targets.bundle_main import DAMAGED, make_directories
+from shelld.targets.bundle_main import DAMAGED, home_directory, make_directories
 
 PYTHON: Final = sys.version_info[:2]
 PLATFORM: Final = f"{sys.implementation.cache_tag} {sysconfig.get_platform()}"
@@ -137,7 +137,7 @@ def _cache() -> Path | None:
     """
     chosen = os.environ.get("XDG_CACHE_HOME", "")
     if not os.path.isabs(chosen):
-        chosen = os.path.join(os.path.expanduser("~"), ".cache")
+        chosen = os.path.join(home_directory(), ".cache")
     # A relative path would name a directory that depends on the working directory.
     return Path(chosen, "shelld") if os.path.isabs(chosen) else None
 

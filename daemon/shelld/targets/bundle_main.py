@@ -62,11 +62,17 @@ def make_directories(directory: str) -> None:
     os.chmod(directory, 0o700)
 
 
+def home_directory() -> str:
+    """Return the user's home directory. It is not absolute if the user has none."""
+    # Python would take an empty HOME for /.
+    return "" if os.environ.get("HOME") == "" else os.path.expanduser("~")
+
+
 def cache_directory() -> str:
     """Return a directory to unpack into. Raises UnpackError."""
     home = os.environ.get("XDG_CACHE_HOME", "")
     if not os.path.isabs(home):
-        home = os.path.join(os.path.expanduser("~"), ".cache")
+        home = os.path.join(home_directory(), ".cache")
     # Another user may have made the second directory.
     temporary = os.path.join(os.environ.get("TMPDIR") or "/tmp", f"shelld-{os.getuid()}")
     for directory in (os.path.join(home, "shelld"), temporary):
