@@ -62,6 +62,15 @@ def test_exit_code_is_that_of_the_last_command(script: str, code: int, message: 
     assert "Traceback" not in ended.stderr
 
 
+def test_stdin_that_cannot_be_read_is_reported(tmp_path: Path) -> None:
+    with (tmp_path / "file").open("w") as file:
+        ended = subprocess.run(
+            PROGRAM, stdin=file, capture_output=True, text=True, timeout=100, check=False
+        )
+    assert (ended.returncode, ended.stdout) == (125, "")
+    assert ended.stderr == "shelld: cannot read commands: Bad file descriptor\n"
+
+
 def test_blocked_command_has_an_exit_code_of_its_own(tmp_path: Path) -> None:
     rules = tmp_path / "rules.toml"
     rules.write_text('[[block]]\nname = "no"\nprogram = "forbidden"\n')

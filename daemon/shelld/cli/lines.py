@@ -57,7 +57,7 @@ class Lines:
     def next_command(self, prompt: str) -> str | None:
         """Return the next command, or None at the end of the input.
 
-        Raises KeyboardInterrupt on Ctrl-C.
+        Raises KeyboardInterrupt on Ctrl-C, and OSError if stdin cannot be read.
         """
         lines: list[str] = []
         while (line := self._next_line(_CONTINUES if lines else prompt)) is not None:

@@ -68,7 +68,6 @@ def shell(arguments: Sequence[str]) -> int:
         description="Type commands into one session of a daemon. Ctrl-C ends the running command, "
         "Ctrl-D leaves. :help lists what else there is.",
         epilog="OPTION is any option of shelld.",
-        allow_abbrev=False,
     )
     _, options = parser.parse_known_args(arguments)
     bash = parse_options(options).bash
@@ -113,7 +112,7 @@ class _Shell:
             self._display.say("shelld shell: type commands; :help helps, Ctrl-D leaves")
         while True:
             try:
-                command = self._lines.next_command(self._prompt)
+                command = self._next_command()
                 if command is None:
                     if self._lines.is_terminal:
                         self._display.say("")
@@ -124,6 +123,15 @@ class _Shell:
             except KeyboardInterrupt:
                 self._display.say("")
                 self._code = _INTERRUPTED
+
+    def _next_command(self) -> str | None:
+        """Return None at the end of the input, or if it cannot be read."""
+        try:
+            return self._lines.next_command(self._prompt)
+        except OSError as error:
+            self._display.say(f"shelld: cannot read commands: {error.strerror}", "bad")
+            self._code = FAILED
+            return None
 
     @property
     def _prompt(self) -> str:
