@@ -187,6 +187,8 @@ def test_explain_escapes_unprintable_text() -> None:
         ([], "required: COMMAND"),
         (["ls", "--guard-rules", "x"], "comes before COMMAND"),
         (["ls", "--guard-rules=x"], "comes before COMMAND"),
+        # This is another option, not the beginning of --guard-rules.
+        (["--guard", "off", "ls"], "unrecognized arguments: --guard"),
     ],
 )
 def test_explain_refuses_bad_arguments(
@@ -223,6 +225,13 @@ def test_configuration_is_printed_without_stderr(redirection: str) -> None:
     )
     assert ended.returncode == 0
     assert "mcpServers" in json.loads(ended.stdout)
+
+
+@pytest.mark.parametrize("arguments", [["--nonsense"], ["explain"]])
+def test_usage_never_goes_to_stdout(arguments: list[str]) -> None:
+    line = shlex.join([*DAEMON_COMMAND, *arguments])
+    ended = subprocess.run(["bash", "-c", f"{line} 2>&-"], capture_output=True, check=False)
+    assert (ended.returncode, ended.stdout) == (2, b"")
 
 
 def test_limits_are_parsed() -> None:

@@ -16,8 +16,17 @@ class ArgumentParser(argparse.ArgumentParser):
     """Parses arguments. If the help or the version cannot be written to stdout, exits with 2 and
     prints a message.
 
-    `argparse` itself would ignore such a failure, and exit with 0.
+    `argparse` itself would ignore such a failure, and exit with 0. Options must be written out,
+    because their beginnings can be other options: `--guard` is not `--guard-rules`.
     """
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(allow_abbrev=False, **settings)
+
+    def print_usage(self, file: SupportsWrite[str] | None = None) -> None:
+        # The file is stderr. If stderr is closed, `argparse` would write to stdout instead.
+        if file is not None:
+            super().print_usage(file)
 
     def _print_message(self, message: str, file: SupportsWrite[str] | None = None) -> None:
         if file is not sys.stdout:

@@ -119,7 +119,6 @@ def _parser() -> argparse.ArgumentParser:
         "[-- OPTION ...]",
         description="Serve stdin and stdout by a lasting daemon, which outlives its client. The "
         "daemon is started if it does not run. Options after -- become its options.",
-        allow_abbrev=False,
     )
     add_name(parser, "--name", default=DEFAULT_NAME, help="the name of the daemon (default: main)")
     parser.add_argument(

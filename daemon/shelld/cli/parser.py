@@ -178,7 +178,6 @@ def option_parser() -> argparse.ArgumentParser:
         usage="shelld [OPTION ...]"
         + "".join(f"\n       shelld {name} {takes}" for name, (takes, _) in commands),
         description="Run shell commands for agents and editors: JSON-RPC 2.0 on stdin and stdout.",
-        allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog="SIZE is a number of bytes. A suffix K, M or G means KiB, MiB or GiB.\n\n"
         "Options are also taken from variables, as in SHELLD_MAX_SHELLS=9, and from --config.\n\n"

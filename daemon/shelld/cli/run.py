@@ -94,7 +94,6 @@ def run_parser() -> argparse.ArgumentParser:
         epilog="OPTION is any option of shelld. COMMAND is a command line as one argument, or a "
         "program and its arguments. exit codes: that of the command, 128 + the signal that ended "
         "it, 124 at the timeout, 125 if shelld failed, 126 if the guard refused the command",
-        allow_abbrev=False,
     )
     parser.add_argument("-q", "--quiet", action="store_true", help="print no summary")
     parser.add_argument(

@@ -109,7 +109,6 @@ def _parser() -> argparse.ArgumentParser:
         usage="%(prog)s [-h] [-n LINES] [NAME]",
         description="Show the shells of a lasting daemon, and the last lines of each, until "
         "Ctrl-C. The client that is attached does not notice it.",
-        allow_abbrev=False,
     )
     add_name(parser, "name", default=DEFAULT_NAME, nargs="?", help="the daemon (default: main)")
     parser.add_argument(
