@@ -252,8 +252,8 @@ class AsyncJob(AsyncItems[Event]):
             end = found.end
             is_rest = found.start == end == self._matched_to.get(found.stream)
             if is_rest:
-                # The match is empty, and is at the end of the line with the last match. Search
-                # again after the end of this line.
+                # The match is empty, and is at the end of the line that contained the previous
+                # match. Search again after the end of this line.
                 text = result.stdout if found.stream == "stdout" else result.stderr
                 end += 2 if text.startswith("\r\n") else 1
             ends = (end, 0) if found.stream == "stdout" else (0, end)

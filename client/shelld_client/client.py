@@ -505,8 +505,8 @@ class AsyncClient(SpawnedClient, AsyncMethods):
     def _fail(self, failure: ShellError) -> None:
         """Make all present and future calls raise `failure`, because no more answers will come."""
         self._failure = failure = self._failure or failure
-        # While the client attaches again, all pending calls belong to this attempt, and must raise
-        # the original failure.
+        # While the client attaches again, all pending calls wait for the end of this attempt. If it
+        # fails, they must raise the original failure.
         is_in_use = self._is_entered and self._left is None and not self._is_attaching
         if self._reconnect is not None and is_in_use and is_connection_lost(failure):
             # Future calls try to attach again, so only the pending calls fail.

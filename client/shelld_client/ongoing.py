@@ -201,8 +201,9 @@ class Ongoing:
 
         This method waits for nothing, because the caller may have been interrupted. If the request
         has taken a subscription from another reader, it gives the subscription back. That reader
-        then gets no more events, but it ends the subscription when it leaves. If an interrupt stops
-        this method early, call it again to do the remaining steps.
+        then owns the subscription again, and ends the subscription when it leaves. But it gets no
+        more events. If an interrupt stops this method early, call it again to do the remaining
+        steps.
         """
 
         def undo(answer: bytes | ShellError) -> None:

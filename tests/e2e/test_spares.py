@@ -472,7 +472,7 @@ def test_hundreds_of_commands_run_in_order(
     daemon.bash("n=0")
     for number in range(300):
         assert daemon.bash(command(number))["stdout"] == f"{number + 1}\n"
-    # Commands that came too fast for a spare shell started a bash of their own.
+    # If no spare shell was ready when a command came, the command started a bash of its own.
     assert used(daemon) > 0
 
 

@@ -246,11 +246,11 @@ class Pool:
         A larger pool waits up to `start_timeout` for room in the cluster, as entering does. If
         there is no room, the pool keeps its size, and the call raises `ResourceExhausted`.
 
-        A smaller pool drains the daemons with the fewest sessions. These daemons take no new
-        sessions. Each of them ends when its last session is closed and its last command has ended.
-        After `timeout` seconds (None: never), the pool ends the draining daemons that still run,
-        and their sessions are lost. With size 0, all daemons end; the pool then refuses new
-        sessions, until it is resized again.
+        If the pool becomes smaller, it drains the daemons with the fewest sessions. These daemons
+        take no new sessions. Each of them ends when its last session is closed and its last command
+        has ended. After `timeout` seconds (None: never), the pool ends the draining daemons that
+        still run, and their sessions are lost. With size 0, all daemons end; the pool then refuses
+        new sessions, until it is resized again.
         """
         _check_count("size", size, least=0)
         async with self._resizing:

@@ -200,7 +200,10 @@ def _mkfs(program: str, arguments: Sequence[str], place: Place) -> Finding | Non
 
 
 def _maker(program: str, arguments: Sequence[str]) -> list[str] | None:
-    """Return the operands of a program such as mkfs.ext4, None if it makes no file system."""
+    """Return the operands of a program such as mkfs.ext4.
+
+    Return None if this call makes no file system.
+    """
     kind = MAKERS.get(program) or program.removeprefix("mkfs.")
     spec = specification(MKFS.get(kind, MKFS[""]))
     options, operands = all_options(arguments, spec.letters, spec.names)

@@ -99,9 +99,9 @@ _COMMANDS: Final[dict[str, tuple[str, ...]]] = {
 # ends the text.
 _INPUT: Final = re.compile(r"[\d.,$+-]*+[aic]\s*+")
 _EDITORS: Final = frozenset({"ed", "ex"})
-# Some speakers change files themselves. For each such change, `_EFFECTS` has a pattern and a shell
-# command with the same effect. The text that the pattern captures is the last argument of the shell
-# command.
+# Some of these programs also change files themselves. For each such change, `_EFFECTS` has a
+# pattern and a shell command with the same effect. The text that the pattern captures is the last
+# argument of the shell command.
 _WRITES_DISK: Final = (r"^:*+[\d.,$%]*+w(?:rite)?!?[^\S\n]++(/dev/\S++)", "true >")
 # Matches a call in Emacs Lisp that starts a program without a shell. The strings in the call are
 # the program and its arguments.

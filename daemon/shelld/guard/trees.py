@@ -58,7 +58,7 @@ _ANGLES: Final = (
 
 
 def commands_on_trees(code: str) -> Iterator[list[str]]:
-    """Yield a command for each tree that code removes or changes file by file."""
+    """Yield a command for each tree whose files the code removes or changes one by one."""
     for match in islice(compiled(_WALK).finditer(code), _MAX_WALKS):
         end = _end_of_header(code, match.end())
         first, *others = [*values_in(code[match.end() : end]), ""]

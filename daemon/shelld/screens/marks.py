@@ -61,7 +61,7 @@ class Marks:
     def release(self) -> str:
         """Return the text that was held back.
 
-        If more marks for its last character come later, they are dropped.
+        If more combining marks for the last character of this text come later, they are dropped.
         """
         held, self._held = self._held, ""
         return self._joined(held)

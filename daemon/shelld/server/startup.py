@@ -149,7 +149,7 @@ def greeting_for(incoming: int) -> str:
 
 
 def hint_for(incoming: int) -> str:
-    """Return the hint after a line that is not a request.
+    """Return the hint to show after a line that is not a request.
 
     Return "" if `incoming` is not a terminal, because then no person types.
     """

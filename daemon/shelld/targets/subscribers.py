@@ -48,7 +48,8 @@ class _Subscriber(NamedTuple):
     request_id: bytes | None
     is_of_one_shell: bool
     events: frozenset[str]
-    # Whether the subscription will send an event when it ends, unless the client ends it.
+    # Whether the last event of the subscription will tell the client that the subscription has
+    # ended.
     tells_end: bool
 
     def ends_with(self, *, has_leftover: bool) -> bool:

@@ -329,8 +329,8 @@ async def test_call_that_waits_during_a_second_loss_is_reported_lost(user: Lasti
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(call)
             await wait_until_command_runs(cast("Shell", shell))
-            # Hold this lock, as each waiting task does for a moment after an attempt to attach
-            # again.
+            # Hold this lock. After an attempt to attach again, each waiting task holds it for a
+            # moment, too.
             async with vars(shell)["_replacing"]:
                 os.kill(shell.pid, signal.SIGKILL)
                 while not found:
@@ -590,7 +590,8 @@ async def lose_unnoticed(
         # This blocks the event loop, which reads the answers.
         lose()
         return
-    receive, is_lost = Connection.receive, threading.Event()
+    receive: Callable[[Connection[Any], bytes], Iterator[Any]] = Connection.receive
+    is_lost = threading.Event()
 
     def receive_and_lose(connection: Connection[Any], data: bytes) -> Iterator[Any]:
         yield from receive(connection, data)
