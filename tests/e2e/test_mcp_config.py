@@ -255,10 +255,12 @@ def test_file_in_an_unknown_home_is_not_written(
         why = "the user has none"
     else:
         monkeypatch.setenv("HOME", value)
-    # Root could write into /.
-    monkeypatch.setattr(
-        "shelld.cli.mcp_config.write_into", lambda path, _: pytest.fail(f"{path} was written")
-    )
+
+    def write_into(path: Path, *_: object) -> None:
+        # Root could write into /.
+        pytest.fail(f"{path} was written")
+
+    monkeypatch.setattr("shelld.cli.mcp_config.write_into", write_into)
     assert run_here(["--write", "codex"]) == 2
     expected = f"shelld: cannot find the home directory for ~/.codex/config.toml: {why}\n"
     assert capsys.readouterr().err == expected

@@ -590,8 +590,7 @@ async def lose_unnoticed(
         # This blocks the event loop, which reads the answers.
         lose()
         return
-    receive: Callable[[Connection[Any], bytes], Iterator[Any]] = Connection.receive
-    is_lost = threading.Event()
+    receive, is_lost = Connection[Any].receive, threading.Event()
 
     def receive_and_lose(connection: Connection[Any], data: bytes) -> Iterator[Any]:
         yield from receive(connection, data)
