@@ -111,7 +111,9 @@ class AsyncJob(AsyncItems[Event]):
 
     @property
     def started(self) -> BackgroundResult:
-        """The result of the start. Raises RuntimeError if the block has not been entered."""
+        """The result of the request that started the job. Raises RuntimeError if the block has not
+        been entered.
+        """
         if self._started is None:
             raise RuntimeError("the job has not started: use it with a with block")
         return self._started
@@ -376,7 +378,7 @@ class AsyncJob(AsyncItems[Event]):
             self._listening = None
             kept_after = calls.kept_after(item)
             if kept_after in (None, self._subscribed["from_seq"]):
-                # An error about the same number would come again for ever.
+                # If the number stays the same, every further attempt fails with the same error.
                 raise item
             # The daemon no longer keeps all events after the last one. The output can be read.
             self._subscribed["from_seq"] = kept_after

@@ -260,9 +260,9 @@ class AsyncMethods:
     ) -> ConfigureSessionResult:
         """Set a session's target, environment, limits and sandbox.
 
-        Call this before the session's first command. A later call raises `InvalidParams`, and so
-        does a limit that is higher than the daemon's --limit. These settings hold until the session
-        is closed. Raises `Unavailable` if the daemon cannot enforce the sandbox; the session then
+        Call this before the session's first command. Raises `InvalidParams` for a later call, or if
+        a limit is higher than the daemon's --limit. These settings hold until the session is
+        closed. Raises `Unavailable` if the daemon cannot enforce the sandbox; the session then
         refuses its commands.
         """
         return await self._request(calls.configure_session(session, env, limits, target, sandbox))

@@ -199,8 +199,8 @@ class AsyncOngoing:
     def abandon(self) -> None:
         """Cancel the request. If the cancellation comes too late, end what the request has begun.
 
-        If the connection is lost before the answer, the next connection does the same, if the
-        request has a key.
+        If the connection is lost before the answer comes, and the request has a key, the client
+        does the same on its next connection.
 
         This method waits for nothing, because the caller may have been interrupted. If the request
         has taken a subscription from another reader, it gives the subscription back. That reader

@@ -257,8 +257,8 @@ def repeatable(options: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def kept_after(error: ShellError) -> int | None:
-    """Return the lowest `from_seq` with which a subscription can continue, if `error` refuses the
-    `from_seq` of a call. Return None for other errors.
+    """If `error` refuses the `from_seq` of a call, return the lowest `from_seq` with which the
+    subscription can continue. Return None for other errors.
     """
     available = error.data.get("available")
     kept = cast("dict[str, object]", available).get("from") if isinstance(available, dict) else None

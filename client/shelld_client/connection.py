@@ -113,7 +113,7 @@ _WRITTEN: Final = frozenset({"text", "keys", "base64"})
 wire_logger: Final = logging.getLogger("shelld_client.wire")
 
 _decoder: Final = msgspec.json.Decoder(_Message)
-# How many strings are decoded from a message without an error: version, id and method.
+# If a message contains no error, this many of its strings are decoded: version, id and method.
 _MESSAGE_STRINGS: Final = 3
 _HEAD_BYTES: Final = 1_000
 
@@ -144,7 +144,7 @@ class Connection(Generic[T]):
         self.ownership = Ownership()
         # Whether the connection has ended, so that no answer will come.
         self.is_over = False
-        # The data before the first message, and None after the first message.
+        # The data before the first message, or None once a message has come.
         self._banner: bytearray | None = bytearray()
         # How many bytes of the banner are complete lines without a message.
         self._skipped = 0
@@ -338,7 +338,7 @@ class Connection(Generic[T]):
         """If the call whose answer could not be received is still pending, yield it.
 
         Raises `ProtocolError` if the data does not begin with the start of a daemon's answer and an
-        id. In that case, the data is no message, or it is unknown which call waits for the answer.
+        id. Then the data is no message, or the client cannot know which call waits for the answer.
         """
         start = _ANSWER_START.match(self._frames.refused_head)
         if event is FrameError.BAD_HEADER or start is None:

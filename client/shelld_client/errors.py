@@ -319,8 +319,8 @@ def error_from_wire(code: int, message: str, data: Any) -> ShellError:
 
 
 def refused_here(error: RpcError) -> InvalidParams:
-    """Return the exception for a call that the client does not even send.
+    """Return the exception for a call that the client does not send.
 
-    The client does not send it because the daemon would answer it with `error`.
+    The daemon would answer the call with `error`, so the client need not send it.
     """
     return InvalidParams(error.message, code=error.kind.code, data=error.data)

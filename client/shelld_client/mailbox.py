@@ -51,8 +51,8 @@ class BaseMailbox:
         # If nobody will take the answer from the mailbox, this function is called with it.
         self._abandoned: Callable[[bytes | ShellError], None] | None = None
         self._answer: bytes | ShellError | None = None
-        # Whether the end was added. A second end would hide the first one's error from some calls
-        # of `get`, because `get` puts each end back behind the other.
+        # Whether `fail` or `end` has added an `End`. A second end would hide the first one's error
+        # from some calls of `get`, because `get` puts each end back behind the other.
         self._has_end = False
 
     def _append(self, item: Item) -> None:

@@ -7,7 +7,8 @@ arrives, in the order of the answers. If the owner leaves while the subscription
 subscription does not end.
 
 If a request is interrupted after it has become the owner, it gives the subscription *back* to the
-previous reader. That reader gets no more events, but it ends the subscription when it leaves.
+previous reader. That reader owns the subscription again, so it ends the subscription when it
+leaves. But it receives no more events.
 
 Invariant: each change of shared state is a single dictionary operation, so any thread, finaliser or
 signal handler may call anything at any time.

@@ -22,12 +22,13 @@ RECONNECT_S: Final = 30.0
 _FIRST_PAUSE_S: Final = 0.05
 _LONGEST_PAUSE_S: Final = 2.0
 
-# A call is not repeated any more once it has lost this many connections in a row, each of them
-# within this time. Such a call may be the cause: its answer may need too much memory, for example.
+# If a call has lost this many connections in a row, each of them within this time, the client does
+# not repeat the call again. Such a call may be the cause: its answer may need too much memory, for
+# example.
 _MAX_QUICK_LOSSES: Final = 5
 _QUICK_LOSS_S: Final = 10.0
-# The same for a call that nobody waits for. It shares its connections with other calls, which must
-# not give up first.
+# The same for a call that nobody waits for. This call must give up before the other calls on the
+# same connections do.
 _MAX_UNSENT_LOSSES: Final = 3
 
 # Exit codes of ``shelld attach``. UNUSABLE: the daemon does not answer, or there is no room for
@@ -121,8 +122,8 @@ class Losses:
 def is_connection_lost(failure: object) -> bool:
     """Return whether the daemon may still run after `failure`.
 
-    If there is no exit code, or it is 0, only the connection was lost. Any other exit code means
-    that the daemon has died, or that another client has taken it.
+    If the failure has no exit code, or exit code 0, only the connection was lost. Any other exit
+    code means that the daemon has died, or that another client has taken it.
     """
     return isinstance(failure, DaemonExited) and failure.exit_code in (None, 0)
 

@@ -49,7 +49,7 @@ class Restart(NamedTuple):
 
 # The methods about a session that take the session's target.
 _ABOUT_SESSIONS: Final = frozenset({"bash", "close_session", "configure_session", "get_session"})
-# Of these methods, the ones that begin a session.
+# The methods in `_ABOUT_SESSIONS` that begin a session.
 _BEGINNING: Final = frozenset({"bash", "configure_session"})
 
 
@@ -63,7 +63,7 @@ class Memory:
         # comes before the calls about sessions at this target.
         self._configured: dict[tuple[str, str], Call[Any]] = {}
         self._directories: dict[str, str] = {}
-        # Maps each session that a call has begun at a target to this target.
+        # If a call has begun a session at a target, maps the session to the target.
         self._targets: dict[str, str] = {}
 
     def noted(self, call: Call[T]) -> Call[T]:
@@ -112,8 +112,8 @@ class Memory:
         if call.method == "add_target":
             self._configured["target", params["name"]] = call
         elif call.method == "configure_session":
-            # A later call replaces all settings of an earlier call, as in the daemon. But it may
-            # leave out the session's target, which then stays.
+            # A later call replaces all settings of an earlier call, as in the daemon. But a call
+            # without a target does not change the target.
             earlier = self._configured.pop(("session", params["session"]), call)
             settings = {"target": earlier.params.get("target"), **params}
             self._configured["session", params["session"]] = call._replace(params=settings)

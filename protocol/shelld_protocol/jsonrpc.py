@@ -94,9 +94,9 @@ MAX_LEVELS: Final = 400
 # A message with at most this many brackets is not nested deeply, so its depth is not checked.
 _UNCHECKED_BRACKETS: Final = 100
 
-# The maximum number of members of a batch. It is necessary because for a member of two bytes, the
-# daemon needs 1,000 bytes of memory, and sends an answer of 100 bytes. A client with more requests
-# can send several batches.
+# The maximum number of members of a batch. The limit is necessary because for a member of two
+# bytes, the daemon needs 1,000 bytes of memory, and sends an answer of 100 bytes. A client with
+# more requests can send several batches.
 MAX_BATCH_MEMBERS: Final = 10_000
 
 _JSON_NUMBER: Final = re.compile(rb"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?")

@@ -1,10 +1,10 @@
 """Decodes the JSON of ``params`` into the method's Struct, or raises an error that says what is
 wrong.
 
-The fast path is a single msgspec decode. If it fails, this module checks each value. This slow path
-accepts the forms that the protocol tolerates (positional params, null for an absent value, 2000.0
-for 2000, aliases), and makes the error message (-32602). msgspec's own error texts are never parsed
-or passed on.
+The fast path is a single msgspec decode. If the decode fails, this module checks each value. This
+slow path accepts the forms that the protocol tolerates (positional params, null for an absent
+value, 2000.0 for 2000, aliases), and makes the error message (-32602). msgspec's own error texts
+are never parsed or passed on.
 """
 
 from __future__ import annotations

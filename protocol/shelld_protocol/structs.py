@@ -53,12 +53,13 @@ SignalName: TypeAlias = Literal["TERM", "INT", "HUP", "QUIT", "KILL", "USR1", "U
 # its leftover processes were killed, too. "oom": the kernel killed a process of the command because
 # memory was short. "idle": the command wrote nothing for its `idle_timeout`. "prompt": the command
 # waited for input, and `on_prompt` is "kill". "memory", "processes", "cpu", "file_size": the
-# command reached this limit of its session. Any other end has no reason.
+# command reached this limit of its session. If a command ended in another way, its end has no
+# reason.
 EndReason: TypeAlias = Literal[
     "lost", "oom", "idle", "prompt", "memory", "processes", "cpu", "file_size"
 ]
-# The reasons in the result of a read. "no_input": the call asked to wait for a prompt, but the
-# command takes no input.
+# The values that `reason` can have in the result of a read. "no_input": the call asked to wait for
+# a prompt, but the command takes no input.
 ReadReason: TypeAlias = Literal[
     "lost", "oom", "idle", "prompt", "memory", "processes", "cpu", "file_size", "no_input"
 ]

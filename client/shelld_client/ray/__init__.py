@@ -2,7 +2,7 @@
 
 Needs the extra ``ray``. No other package imports this package. Each Ray actor runs one daemon. Ray
 decides where the actors run, and manages their resources. The pool decides on which of its daemons
-a session starts. A session then stays there.
+a session starts. The session then stays on this daemon.
 """
 
 try:

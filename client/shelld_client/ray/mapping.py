@@ -28,8 +28,9 @@ R = TypeVar("R")
 
 Run: TypeAlias = Callable[[str], Coroutine[Any, Any, BashResult]]
 
-# The number of commands whose results were not taken yet may be this many times the number of
-# commands that run at once. So while the oldest command is slow, other commands can begin and end.
+# If N commands may run at once, at most N times this number of commands are running, or have a
+# result that the caller has not taken yet. So while the oldest command is slow, other commands can
+# begin and end.
 _AHEAD: Final = 4
 
 

@@ -16,8 +16,8 @@ class ArgumentParser(argparse.ArgumentParser):
     """Parses arguments. If the help or the version cannot be written to stdout, exits with 2 and
     prints a message.
 
-    `argparse` itself would ignore such a failure, and exit with 0. Options must be written out,
-    because their beginnings can be other options: `--guard` is not `--guard-rules`.
+    `argparse` itself would ignore such a failure, and exit with 0. Options cannot be abbreviated,
+    because an abbreviation can be another option: `--guard` is not `--guard-rules`.
     """
 
     def __init__(self, **settings: Any) -> None:

@@ -34,8 +34,8 @@ def bundle(arguments: Sequence[str]) -> int:
     try:
         data = make_bundle().data
         if is_stdout := _is_stdout(file):
-            # Write to stdout, and do not replace its file. The file may be deleted, or have other
-            # content before the bundle.
+            # Write to stdout, and do not replace the file behind it. That file may be deleted, or
+            # have other content before the bundle.
             with open(1, "wb", closefd=False) as stdout:
                 stdout.write(data)
         else:

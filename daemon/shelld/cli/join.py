@@ -166,7 +166,7 @@ def _start(name: str, hello: Hello, options: Sequence[str]) -> socket.socket | N
             try:
                 errors = _spawn(Lasting(name, listener, linger_s), options)
             except OSError as error:
-                # Remove the socket. If it stayed, the next client would conclude that a daemon was
+                # Remove the socket. Otherwise, the next client would conclude that a daemon was
                 # killed.
                 directory.remove(name, identity)
                 reason = f"cannot start the daemon {name}: {error.strerror}"

@@ -59,7 +59,7 @@ Outcome: TypeAlias = Literal["ended", "died", "unwritable"]
 
 
 class Sight(Protocol):
-    """Shows the views of a daemon."""
+    """Shows a watched daemon, from the `View` objects that the daemon sends."""
 
     def wanted(self) -> ViewRequest:
         """Return the next request to the daemon."""
@@ -151,7 +151,9 @@ def _joined(name: str) -> socket.socket:
 
 
 def _is_taken(connection: socket.socket, name: str, hello: Hello) -> bool:
-    """Ask the daemon to be watched. Return False if it closes the connection. Raises JoinError."""
+    """Ask the daemon to be watched. Return False if the daemon closes the connection. Raises
+    JoinError.
+    """
     try:
         send(connection, hello)
         data, descriptors = receive(connection)

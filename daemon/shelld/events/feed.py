@@ -57,8 +57,8 @@ class Feed:
             "stderr": shell.stderr,
         }
         self._positions = {name: each.read_position for name, each in self._streams.items()}
-        # For each stream, the number of bytes skipped since its last event. Then the total number
-        # of skipped bytes of both streams.
+        # For each stream, the number of bytes skipped since its last event. `_skipped_in_all` is
+        # the total number of skipped bytes of both streams.
         self._skipped: dict[StreamName, int] = dict.fromkeys(self._streams, 0)
         self._skipped_in_all = 0
         # The number of bytes that had been written when the output was last sent.
@@ -75,8 +75,8 @@ class Feed:
         # has ended.
         self._last_checks: anyio.CancelScope | None = None
         self._followers: list[Callable[[], Awaitable[None]]] = []
-        # Whether the command has left processes behind, which no event has named yet. They may end
-        # before `_send_end`.
+        # Whether the command has left processes behind, which no event has named yet. These
+        # processes may end before `_send_end` runs.
         self._has_untold_leftover = False
         if "leftover" in self._options.events and "exit" not in self._options.events:
             self.add_follower(self._note_leftover)
@@ -160,7 +160,7 @@ class Feed:
                 return
             if self._positions == before:
                 # Only a part of a character or a sequence has arrived. Do not wait for the
-                # interval, so that the complete unit is sent without delay.
+                # interval, so that the complete character or sequence is sent without delay.
                 continue
             with anyio.move_on_after(self.interval_s):
                 await shell.wait_until(
@@ -387,7 +387,7 @@ class Feed:
 
 def _newest_line(store: StreamStore, start: int, stop: int) -> int:
     """Return the offset at which the last line before `stop` begins. If no line end is found,
-    return the offset after the last whole unit.
+    return the offset after the last complete character or control sequence.
     """
     # A line end may be inside a control string. Read from far enough back to see where the string
     # begins.

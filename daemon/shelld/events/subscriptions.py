@@ -43,8 +43,8 @@ class Subscriptions:
         self._numbers = itertools.count(1)
         # The suffix of the names of all subscriptions. It differs from daemon to daemon. If a
         # target's daemon is lost, a client may try to continue its subscription at the daemon that
-        # replaces the lost one. The new daemon must not take the name for that of its own
-        # subscription.
+        # replaces the lost one. The new daemon must not mistake the name for the name of one of its
+        # own subscriptions.
         self._mark = os.urandom(4).hex()
         self._all: dict[str, Subscription] = {}
         # The names of the subscriptions that have an idempotency key.

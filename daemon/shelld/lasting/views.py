@@ -9,8 +9,8 @@ import msgspec
 
 from shelld.lasting.handshake import HandshakeError
 
-# The maximum number of shells in a `View`, and the maximum number of lines of each shell. A
-# `ViewRequest` may ask for more, but gets no more.
+# The maximum number of shells in a `View`, and the maximum number of lines of each shell. A `View`
+# has no more, even if a `ViewRequest` asks for more.
 MAX_SHELLS: Final = 200
 MAX_LINES: Final = 50
 

@@ -81,7 +81,7 @@ class _Reports:
     def _last_line(self) -> str:
         """Return the last line of a stream that has grown since the last report.
 
-        If no stream has grown, return the line of the last report.
+        If no stream has grown, return the same line as last time.
         """
         shell = self._context.shell
         if shell is None:

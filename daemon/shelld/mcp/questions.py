@@ -37,7 +37,7 @@ from shelld_protocol.input_methods import WriteStdinParams
 from shelld_protocol.mcp_tasks import ANSWER_NAME, AnswerForm, ElicitParams, InputRequest
 from shelld_protocol.structs import Prompt
 
-# The pause after a check has found only a likely prompt.
+# The pause after a check that has found only a likely prompt.
 _LIKELY_PAUSE_S: Final = 1.0
 _CHECKS_PER_ANSWER: Final = 3
 

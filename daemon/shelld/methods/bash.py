@@ -106,8 +106,8 @@ async def run_for_answer(
         admitted = await _admitted(context, params)
         if not is_judged or count >= MAX_JUDGEMENTS:
             admitted = admitted._replace(judged_state=None)
-        # A cancelled request may get here without any wait, and a spare shell may run the command
-        # without one.
+        # Without this call, a cancelled request could still start its command, because the code
+        # before this line, and a start in a spare shell, may run without a single wait.
         await context.end_if_cancelled()
         request = start_request(context, params, admitted, timeout_ms)
         with suppress(StateChangedError), notifying(context, params) as begin_events:

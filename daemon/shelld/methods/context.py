@@ -1,6 +1,6 @@
 """The context that a method body gets besides its params.
 
-It has the parts of the daemon, and the request.
+The context has the parts of the daemon that methods use, and the request.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ class LargeAnswers:
     """Lets one request at a time make a large answer, after the client has read the earlier
     answers.
 
-    In JSON, a text takes up to six times its size. So many large answers at once could exhaust the
-    memory. `wait_for_room` waits for the client.
+    In JSON, a text takes up to six times its size. So several large answers at once could exhaust
+    the memory. `wait_for_room` waits for the client.
     """
 
     def __init__(self, wait_for_room: Callable[[], Awaitable[None]]) -> None:

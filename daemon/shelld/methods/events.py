@@ -66,8 +66,8 @@ async def unsubscribe(context: RequestContext, params: UnsubscribeParams) -> Emp
 def notifying(context: RequestContext, params: BashParams) -> Generator[Callable[[Shell], None]]:
     """Begin the subscription that `notify` asks for, before the command starts.
 
-    Yields a function, which the caller must call with the shell. Without this call, the
-    subscription ends with the block. Raises `RpcError` (resource_exhausted).
+    Yields a function, which the caller must call with the shell. If the `with` block ends without
+    this call, the subscription ends, too. Raises `RpcError` (resource_exhausted).
     """
     if params.notify is None:
         yield _no_subscription

@@ -88,8 +88,8 @@ async def judge_typed(
         rest, line, dropped = found.rest, edited.line, found.dropped
         await checkpoint()
     if eof:
-        # A quoted end-of-input key is text. In the middle of a line, the first key only passes the
-        # beginning of the line to the program. A second key ends the input.
+        # A quoted end-of-input key is text. If the line has begun already, the first key only
+        # passes the beginning of the line to the program, and a second key ends the input.
         keys = modes.eof * (1 + line.is_quoting + bool(line.text or line.is_quoting))
         edited = edit(line, keys, modes)
         await lines.judge([rest] if rest else [], edited.texts)
@@ -137,8 +137,8 @@ def _starts(line: TypedLine, data: bytes) -> tuple[int, ...]:
 
 
 def _later(starts: tuple[int, ...], found: Typed, length: int) -> tuple[int, ...]:
-    """Return at which offsets in the new rest, `found.rest`, a line may begin. A rest is the
-    unfinished last line.
+    """Return the offsets in the new rest, `found.rest`, at which a line may begin. A rest is text
+    after the last complete line.
 
     `length`: the total size, in bytes, of the old rest and the new piece. A rest that is too long
     is cut at its beginning.

@@ -39,7 +39,7 @@ class StartingRequest(Protocol):
 
 
 class KeyedStart(Struct, eq=False):
-    """The start of a command.
+    """The start of a command that has an idempotency key.
 
     Either `request` is about to start the command, or `shell_id` is the id of its shell.
     """

@@ -251,8 +251,9 @@ async def _undo(link: Link, method: str, members: Members, result: bytes) -> str
     """End the command or the subscription that a request has begun at a target, because the client
     will not learn of it.
 
-    But a command or subscription with an idempotency key goes on. The client can find it again, and
-    an earlier request may have begun it. Return the id of a command that goes on.
+    But a command or subscription with an idempotency key goes on. The client can find such a
+    command or subscription again, and an earlier request may have begun it. Return the id of a
+    command that goes on.
     """
     try:
         begun = decode(result, _begun)
@@ -287,7 +288,8 @@ async def _note_events(
 
 
 def _begun_by(error: PassedOnError, target: str) -> bytes:
-    """Return the ids in an error of a target as the target has written them, in JSON."""
+    """Return the ids in a target's error, as JSON, in the form in which the target has sent them.
+    """
     named = {name: error.data.get(name) for name in ("subscription", "bash_id")}
     return encode({name: _without_target(raw, target) for name, raw in named.items() if raw})
 

@@ -76,7 +76,7 @@ class RunningReaders:
             return directories_of_readers(self._shell.pid, self._stdin.source())
         except OSError as error:
             if exhausted_limit(error.errno or 0):
-                # A shell may read, so the text must not pass without a judgement.
+                # Perhaps a shell reads the text, so the guard must not allow the text unjudged.
                 raise
             return []
 
@@ -151,8 +151,8 @@ class TypedLines:
         # The directories of the shells that may read the text; None before they are known.
         self._found: list[str] | None = None
         self._typed = _Lines(before.script)
-        # The lines after the terminal's own line editing. As long as readline's editing would lead
-        # to the same lines, this is `_typed` itself.
+        # The lines after the terminal's own line editing. Until readline's editing would lead to
+        # other lines, this is the same object as `_typed`.
         is_same = before.edited_script == before.script
         self._edited = self._typed if is_same else _Lines(before.edited_script)
         self._kept_scripts = list(before.kept_scripts)
@@ -171,8 +171,8 @@ class TypedLines:
     ) -> None:
         """Judge two forms of the typed lines.
 
-        `lines` still has all editing keys. `edited` is the text after the terminal's own line
-        editing. `None` means an interrupt. `kept`: see `Typed.kept`.
+        `lines`: the typed lines, which still contain the editing keys. `edited`: the text after the
+        terminal's own line editing; None means an interrupt. `kept`: see `Typed.kept`.
         """
         if not lines and not edited:
             return

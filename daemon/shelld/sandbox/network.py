@@ -39,7 +39,8 @@ def resolved_hosts(given: SandboxPolicy) -> tuple[str, ...]:
 def tightened_network(
     own: SandboxNetwork, own_hosts: tuple[str, ...], given: SandboxPolicy
 ) -> tuple[SandboxNetwork, tuple[str, ...]]:
-    """Return the network and the hosts of a call. `own` and `own_hosts` are those of its session.
+    """Return the network and the hosts of a call. `own` and `own_hosts` are the network and the
+    hosts of its session.
 
     Raises `RpcError` (invalid_params).
     """

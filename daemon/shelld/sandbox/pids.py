@@ -119,7 +119,7 @@ class NamespacedChannel(Channel):
         self._translated_count = 0
 
     def _close_handles(self, descriptors: list[int]) -> int:
-        """Close all handles. Return the pid of the last handle."""
+        """Close all handles. Return the pid that belongs to the last handle."""
         if not descriptors:
             # The kernel drops descriptors if this process has no room for them.
             return ENDED

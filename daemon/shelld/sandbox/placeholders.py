@@ -37,7 +37,8 @@ class Placeholders:
             self._made.append(path)
 
     def hold(self, paths: Iterable[str]) -> None:
-        """Lock directories, so that no other sandbox removes them. Keep all other paths open.
+        """Lock the directories in `paths`, so that no other sandbox removes them. Keep the other
+        paths open.
 
         Raises OSError.
         """

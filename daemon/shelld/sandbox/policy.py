@@ -161,7 +161,8 @@ def resolved(given: SandboxPolicy, directory: str, engine: SandboxEngine) -> Res
 def tightened(
     policy: ResolvedPolicy | None, given: SandboxPolicy, directory: str, engine: SandboxEngine
 ) -> ResolvedPolicy | None:
-    """Return the policy of a call. `policy` is that of its session. The result is never looser.
+    """Return the policy of a call. `policy` is the policy of its session. The result is never
+    looser than `policy`.
 
     Raises `RpcError` (invalid_params).
     """

@@ -1,9 +1,9 @@
 """Runs one sandbox: bubblewrap under a runner of the daemon, with a keeper and its runners inside.
 
 Commands start in a sandbox in the same way as outside. `acquire` returns a runner, which takes the
-same messages as a runner outside. So a command costs nothing extra, and spare shells, terminals and
-kills work. For the runner outside, the whole sandbox is one command. When the runner reports that
-this command has ended, no process of the sandbox is left.
+same messages as a runner outside of a sandbox. So a command costs nothing extra, and spare shells,
+terminals and kills work. For the runner outside, the whole sandbox is one command. When the runner
+reports that this command has ended, no process of the sandbox is left.
 
 Owns the channels, the idle runners, and the directory of the daemon's files in the sandbox.
 

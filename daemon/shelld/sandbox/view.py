@@ -185,8 +185,8 @@ class _Builder:
             # `_arguments` leaves out all mounts below this directory, so nothing appears there.
             self._closed.append(path)
         elif not is_shown and is_readable:
-            # The machine has no file at this place. Mount the shown paths below it first.
-            # `_arguments` makes the directory read-only later.
+            # The machine has no file at this place. The shown paths below this place must be
+            # mounted first, so `_arguments` makes the directory read-only later.
             self._mounts.setdefault(path, ["--perms", "0555", "--tmpfs", path])
             self._closed.append(path)
         elif not is_shown and path not in self._hidden:

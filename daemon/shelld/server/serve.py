@@ -544,7 +544,7 @@ class Server:
 def _retry(attempt: Callable[[], None]) -> None:
     """Call `attempt` when there may be memory again.
 
-    The server never cancels this. After the end of the server, an answer has no effect.
+    The server never cancels the attempt. After the end of the server, an answer has no effect.
     """
     asyncio.get_running_loop().call_later(RETRY_S, attempt)
 
@@ -555,7 +555,7 @@ def _answer_to_dropped(entry: InFlight) -> bytes:
 
 
 def _answer_at_stop(entry: InFlight) -> bytes:
-    """Return the answer to a request that the stop of the daemon ends."""
+    """Return the answer to a request that ends because the daemon stops."""
     result, shell = entry.context.result_at_stop, entry.context.command
     if result is None:
         # Add the id of the shell, so that the client knows that output and the exit may follow.

@@ -100,7 +100,7 @@ class DeferredBashResult:
             result = output_result(shell, result_of(shell, reads), lines, is_cut=is_cut)
         for name in {"command", "description"} & result.metadata.keys():
             # Once all processes have ended, the shell keeps only the beginning of these texts. So
-            # this result never has more than the beginning of these texts.
+            # this result always has only the beginning.
             result.metadata[name] = beginning(result.metadata[name])
         for stream, end in (
             (shell.stdout, end_state.written["stdout"]),

@@ -55,8 +55,7 @@ def _last_program(command: str) -> str:
                 last, words = words or last, []
                 if "&&" in word and last[:1] != ["cd"]:
                     # The command before && may have failed, so the program that ran last is not
-                    # known. After a cd, this does not matter, because a cd that fails prints an
-                    # error.
+                    # known. A cd before && is no problem, because cd prints an error if it fails.
                     return ""
     except ValueError:
         # The command has an unclosed quote.

@@ -29,7 +29,8 @@ logger = Log("shelld.plugins")
 
 GROUP: Final = "shelld.tools"
 
-# How long one plug-in may take to make its tools. The list of all tools waits for each plug-in.
+# How long one plug-in may take to make its tools. Requests that list all tools wait for each
+# plug-in.
 LOAD_TIMEOUT_S: Final = 5.0
 
 # The maximum number of tools of one plug-in. A plug-in that makes more has a fault, such as an

@@ -55,8 +55,8 @@ def excerpt_readers(
 ) -> dict[StreamName, ExcerptReader]:
     """Return a reader of each stream. Together, the two readers return at most `limit` characters.
 
-    Without `ends`, the readers read the new output. With `ends`, the readers read all output up to
-    these offsets and move no read position. If one stream needs less than half of the limit, the
+    Without `ends`, the readers read the unread output. With `ends`, the readers read all output up
+    to these offsets and move no read position. If one stream needs less than half of the limit, the
     other stream can use the rest of the limit. What a stream needs is counted in bytes. This is
     safe, because no text has more characters than bytes.
     """
