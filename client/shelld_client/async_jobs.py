@@ -99,8 +99,8 @@ class AsyncJob(AsyncItems[Event]):
         # last event that was received, so the same call continues the subscription after a lost
         # connection.
         self._subscribed: dict[str, Any] | None = None
-        # Whether the daemon may send no event about some of the output: output from before the
-        # subscription, or from events that the daemon has not kept.
+        # Whether events may be missing for some of the output: for output from before the
+        # subscription, or for output whose events the daemon has not kept.
         self._must_catch_up = True
         self._losses = Losses()
         # The offsets in stdout and stderr from which `output` reads and `wait_for` searches.
@@ -171,7 +171,7 @@ class AsyncJob(AsyncItems[Event]):
 
     @property
     def _is_cut(self) -> bool:
-        """Tells whether the connection was lost and the client may attach again."""
+        """Tells whether the connection was lost and the client may reconnect."""
         return self._ongoing is not None and self._ongoing.is_cut
 
     def __del__(self) -> None:
@@ -351,7 +351,7 @@ class AsyncJob(AsyncItems[Event]):
     async def _listen(self) -> AsyncOngoing:
         """Subscribe to the events of the job, or continue the subscription.
 
-        Another subscription would send the present prompt again.
+        Another subscription would send the current prompt again.
         """
         if self._subscribed is None:
             strip = self._call.params.get("strip_ansi")

@@ -83,14 +83,14 @@ class AsyncMethods:
     def _may_go_on(self, error: ShellError) -> bool:
         """Return whether a later call may reach the same daemon after `error`.
 
-        A client that attaches again overrides this method.
+        A client that can reconnect overrides this method.
         """
         return False
 
     def _repeatable(self, options: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the options of a subscription.
 
-        A client that attaches again overrides this method, so that it can repeat the request.
+        A client that can reconnect overrides this method, so that it can repeat the request.
         """
         return options
 

@@ -58,8 +58,8 @@ class AsyncOngoing:
         self._mailbox = mailbox
         self._call = call
         self._id = connection.new_id()
-        # Before the answer, the subscription that the request continues; after it, the one that it
-        # owns.
+        # Until the answer comes, the subscription that the request continues. From then on, the
+        # subscription that the request owns.
         self._subscription = str(call.params.get("subscription") or "")
         # The earlier request, which owned the subscription before this one.
         self._taken_from: int | None = None

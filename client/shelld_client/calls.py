@@ -231,8 +231,8 @@ def subscribe(params: Mapping[str, Any]) -> Call[SubscribeResult]:
 def beginning(started: Call[Any], answer: bytes) -> Event:
     """Return an event with the number 0, which stands for the beginning of a subscription.
 
-    `answer` is the answer to `subscribe` about the shell that `started` has started. Raises
-    `ProtocolError`.
+    `started` is the call that has started the shell, and `answer` is the answer to `subscribe` for
+    this shell. Raises `ProtocolError`.
     """
     result = _decode(SubscribeResult, answer)
     bash_id = result.bash_id or ""

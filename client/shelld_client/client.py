@@ -116,7 +116,7 @@ class AsyncClient(SpawnedClient, AsyncMethods):
         # A task holds this lock while it replaces the daemon. Entering the client creates the lock,
         # on the event loop.
         self._replacing: anyio.Lock
-        # Whether the connection serves only the attempt to attach again. `_replacing` does not tell
+        # Whether the connection serves only the attempt to reconnect. `_replacing` does not tell
         # this, because other tasks may hold the lock for a moment after the attempt.
         self._is_attaching = False
         # The cancel scope of the replacement that is under way. `_end` cancels it.
@@ -200,7 +200,7 @@ class AsyncClient(SpawnedClient, AsyncMethods):
             self._reconnect.identify((await self._exchange(calls.server_info())).pid)
 
     async def _ensure_daemon(self) -> None:
-        """If the daemon has died, replace it; if the connection is lost, attach again.
+        """If the daemon has died, replace it; if the connection is lost, reconnect.
 
         Raises `ShellError`.
         """
@@ -390,7 +390,7 @@ class AsyncClient(SpawnedClient, AsyncMethods):
         return options if self._reconnect is None else calls.repeatable(options)
 
     async def _exchange(self, call: Call[T]) -> T:
-        """Send a call to the present daemon, and return its answer."""
+        """Send a call to the current daemon, and return its answer."""
         transport, connection = self._usable_transport(), self._connection
         pending = _Pending(call.note)
         request_id = connection.new_id()
@@ -503,13 +503,13 @@ class AsyncClient(SpawnedClient, AsyncMethods):
             pending.put(answer)
 
     def _fail(self, failure: ShellError) -> None:
-        """Make all present and future calls raise `failure`, because no more answers will come."""
+        """Make all current and future calls raise `failure`, because no more answers will come."""
         self._failure = failure = self._failure or failure
-        # While the client attaches again, all pending calls wait for the end of this attempt. If it
-        # fails, they must raise the original failure.
+        # While the client tries to reconnect, all pending calls wait. If this attempt fails, these
+        # calls must raise the original failure.
         is_in_use = self._is_entered and self._left is None and not self._is_attaching
         if self._reconnect is not None and is_in_use and is_connection_lost(failure):
-            # Future calls try to attach again, so only the pending calls fail.
+            # Future calls try to reconnect, so only the pending calls fail.
             failure = self._reconnect.lost()
         for pending in self._connection.take_pending():
             pending.put(copy.copy(failure))

@@ -224,8 +224,8 @@ class Connection(Generic[T]):
     def receive(self, data: bytes) -> Iterator[tuple[T, bytes | ShellError]]:
         """Yield each call that `data` answers, with its result (JSON) or its error.
 
-        If the data contains something that no daemon sends, first yields the answers before this,
-        then raises `ProtocolError`.
+        If the data contains something that no daemon sends, first yields the answers that precede
+        it, then raises `ProtocolError`.
         """
         if self._banner is not None:
             data = self._after_banner(self._banner, data)

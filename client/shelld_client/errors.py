@@ -121,7 +121,7 @@ class CommandBlocked(ShellError):
 
 
 class ShellNotFound(ShellError):
-    """The shell does not exist. `expired` tells whether it existed before."""
+    """The shell does not exist. `expired` tells whether the shell existed before."""
 
     @property
     def expired(self) -> bool:

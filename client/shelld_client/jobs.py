@@ -93,8 +93,8 @@ class Job(Items[Event]):
         # last event that was received, so the same call continues the subscription after a lost
         # connection.
         self._subscribed: dict[str, Any] | None = None
-        # Whether the daemon may send no event about some of the output: output from before the
-        # subscription, or from events that the daemon has not kept.
+        # Whether events may be missing for some of the output: for output from before the
+        # subscription, or for output whose events the daemon has not kept.
         self._must_catch_up = True
         self._losses = Losses()
         # The offsets in stdout and stderr from which `output` reads and `wait_for` searches.
@@ -105,7 +105,9 @@ class Job(Items[Event]):
 
     @property
     def started(self) -> BackgroundResult:
-        """The result of the start. Raises RuntimeError if the block has not been entered."""
+        """The result of the request that started the job. Raises RuntimeError if the block has not
+        been entered.
+        """
         if self._started is None:
             raise RuntimeError("the job has not started: use it with a with block")
         return self._started
@@ -163,7 +165,7 @@ class Job(Items[Event]):
 
     @property
     def _is_cut(self) -> bool:
-        """Tells whether the connection was lost and the client may attach again."""
+        """Tells whether the connection was lost and the client may reconnect."""
         return self._ongoing is not None and self._ongoing.is_cut
 
     def __del__(self) -> None:
@@ -343,7 +345,7 @@ class Job(Items[Event]):
     def _listen(self) -> Ongoing:
         """Subscribe to the events of the job, or continue the subscription.
 
-        Another subscription would send the present prompt again.
+        Another subscription would send the current prompt again.
         """
         if self._subscribed is None:
             strip = self._call.params.get("strip_ansi")
@@ -370,7 +372,7 @@ class Job(Items[Event]):
             self._listening = None
             kept_after = calls.kept_after(item)
             if kept_after in (None, self._subscribed["from_seq"]):
-                # An error about the same number would come again for ever.
+                # If the number stays the same, every further attempt fails with the same error.
                 raise item
             # The daemon no longer keeps all events after the last one. The output can be read.
             self._subscribed["from_seq"] = kept_after

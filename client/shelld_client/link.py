@@ -139,7 +139,7 @@ class Link:
             answers.put(answer)
 
     def _ended(self, error: ProtocolError | None) -> None:
-        """Make all present and future requests fail, because no more answers will come."""
+        """Make all current and future requests fail, because no more answers will come."""
         assert self._child is not None
         # Set the failure first, so that a request that is registered after the next step finds the
         # failure.

@@ -67,11 +67,11 @@ class BaseMailbox:
         self._tell_abandoned()
 
     def fail(self, error: ShellError) -> None:
-        """Add the end: because of `error`, no more items will come."""
+        """Add an `End` with `error`, because no more items will come."""
         self._add_end(End(error))
 
     def end(self) -> None:
-        """Add the end, which wakes all waiting callers."""
+        """Add an `End`, which wakes all waiting callers."""
         self._add_end(End())
 
     def _add_end(self, end: End) -> None:

@@ -83,14 +83,14 @@ class Methods:
     def _may_go_on(self, error: ShellError) -> bool:
         """Return whether a later call may reach the same daemon after `error`.
 
-        A client that attaches again overrides this method.
+        A client that can reconnect overrides this method.
         """
         return False
 
     def _repeatable(self, options: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the options of a subscription.
 
-        A client that attaches again overrides this method, so that it can repeat the request.
+        A client that can reconnect overrides this method, so that it can repeat the request.
         """
         return options
 
@@ -258,9 +258,9 @@ class Methods:
     ) -> ConfigureSessionResult:
         """Set a session's target, environment, limits and sandbox.
 
-        Call this before the session's first command. A later call raises `InvalidParams`, and so
-        does a limit that is higher than the daemon's --limit. These settings hold until the session
-        is closed. Raises `Unavailable` if the daemon cannot enforce the sandbox; the session then
+        Call this before the session's first command. Raises `InvalidParams` for a later call, or if
+        a limit is higher than the daemon's --limit. These settings hold until the session is
+        closed. Raises `Unavailable` if the daemon cannot enforce the sandbox; the session then
         refuses its commands.
         """
         return self._request(calls.configure_session(session, env, limits, target, sandbox))

@@ -55,8 +55,8 @@ class Ongoing:
         self._mailbox = mailbox
         self._call = call
         self._id = connection.new_id()
-        # Before the answer, the subscription that the request continues; after it, the one that it
-        # owns.
+        # Until the answer comes, the subscription that the request continues. From then on, the
+        # subscription that the request owns.
         self._subscription = str(call.params.get("subscription") or "")
         # The earlier request, which owned the subscription before this one.
         self._taken_from: int | None = None
@@ -196,8 +196,8 @@ class Ongoing:
     def abandon(self) -> None:
         """Cancel the request. If the cancellation comes too late, end what the request has begun.
 
-        If the connection is lost before the answer, the next connection does the same, if the
-        request has a key.
+        If the connection is lost before the answer comes, and the request has a key, the client
+        does the same on its next connection.
 
         This method waits for nothing, because the caller may have been interrupted. If the request
         has taken a subscription from another reader, it gives the subscription back. That reader

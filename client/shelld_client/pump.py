@@ -348,8 +348,8 @@ class Pump:
 def _forget_thread() -> None:
     """Remove the entry that `threading.current_thread` made for this thread.
 
-    A finaliser that logs creates the entry. Before Python 3.13, `threading` keeps the entry even
-    after the thread has ended.
+    If a finaliser writes to a log, this creates the entry. Before Python 3.13, `threading` keeps
+    the entry even after the thread has ended.
     """
     threading._active.pop(threading.get_ident(), None)  # type: ignore[attr-defined]  # pyright: ignore
 

@@ -1,7 +1,7 @@
-"""Holds what a client needs to attach again to a lasting daemon after a lost connection.
+"""Holds what a client needs to reconnect to a lasting daemon after a lost connection.
 
-Owns the command that attaches again, and the identity of the daemon. Never starts a process; the
-clients do this. Reads the clock, and does nothing else with the system.
+Owns the command with which the client reconnects, and the identity of the daemon. Never starts a
+process; the clients do this. Reads the clock, and does nothing else with the system.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from shelld_client.calls import Call
 from shelld_client.errors import DaemonExited, NoAnswer, ShellError, SpawnFailed, TargetLost
 from shelld_client.ownership import Ownership
 
-# How long to try to attach again, and the first and the longest pause between two attempts. The
-# daemon may need ten seconds to notice the lost connection.
+# How long to try to reconnect, and the first and the longest pause between two attempts. The daemon
+# may need ten seconds to notice the lost connection.
 RECONNECT_S: Final = 30.0
 _FIRST_PAUSE_S: Final = 0.05
 _LONGEST_PAUSE_S: Final = 2.0
@@ -66,7 +66,9 @@ class Reconnect:
         self.unsent: collections.deque[Call[Any]] = collections.deque()
 
     def send_later(self, call: Call[Any]) -> None:
-        """Keep a call for the next connection, unless it may be what ends the connections."""
+        """Keep a call for the next connection, unless this call may be the reason why connections
+        end.
+        """
         if call.losses < _MAX_UNSENT_LOSSES:
             self.unsent.append(call)
 

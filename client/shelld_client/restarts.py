@@ -54,8 +54,8 @@ _BEGINNING: Final = frozenset({"bash", "configure_session"})
 
 
 class Memory:
-    """Holds the targets, the settings of sessions, and for each session its target, and the
-    directory that a result has reported.
+    """Holds the targets and the settings of sessions. For each session, also holds its target, and
+    the directory that a result has reported.
     """
 
     def __init__(self) -> None:
@@ -75,7 +75,8 @@ class Memory:
         at this daemon.
 
         If the call begins a session at a target, record the target now, because the daemon does so,
-        too. The call may be cancelled, or its command may be killed, but the session stays there.
+        too. The call may be cancelled, or its command may be killed, but the session stays at the
+        target.
         """
         is_first = False
         session, target = call.params.get("session"), call.params.get("target")
@@ -162,7 +163,7 @@ class Memory:
 
 
 def _begins(call: Call[Any]) -> bool:
-    """Return whether a call to a target begins its session, if the call has a new session."""
+    """Return whether a call to a target begins the session that it names, if this session is new."""
     params = call.params
     starts_nothing = params.get("dry_run") or params.get("key_must_exist")
     is_default = params.get("session", DEFAULT_SESSION) == DEFAULT_SESSION

@@ -33,8 +33,8 @@ from shelld_client.reconnects import Reconnect
 # ssh, the start takes seconds.
 START_TIMEOUT_S: Final = 10.0
 
-# When the block of a job is left, how long to wait for the command to end, even if the caller is
-# cancelled.
+# How long to wait for the command of a job to end when the `with` block of the job ends, even if
+# the caller is cancelled.
 FINISH_TIMEOUT_S: Final = 10.0
 
 
@@ -108,7 +108,7 @@ class SpawnedClient:
         """Return a client. When it is entered, it joins the lasting daemon `name`, or starts it.
 
         When the client is left, the daemon and its shells continue to run. The daemon ends after
-        `linger` seconds without a client. If `linger` is None, a running daemon keeps its present
+        `linger` seconds without a client. If `linger` is None, a running daemon keeps its current
         limit, and a new daemon gets 3,600 seconds. `steal` takes the daemon away from another
         client. `args` (options of the daemon), `env` and `cwd` have an effect only if the daemon is
         started.
@@ -116,13 +116,13 @@ class SpawnedClient:
         Entering raises the errors that `spawn` describes. If another client is attached, the error
         is `DaemonExited` with `exit_code` 4.
 
-        With `reconnect`, the client attaches again if its connection is lost, for up to 30 seconds.
-        The client repeats the calls under way that have an `idempotency_key`. It also repeats calls
-        that have no further effect the second time: `kill_shell`, `bash_output` with an offset, and
-        other calls that only read. All other calls under way raise `TargetLost`. Iterations over
-        events and jobs continue after the last event that they received. If the daemon has died, or
-        another client has taken it, the client does not attach again, and calls raise
-        `DaemonExited`.
+        With `reconnect`, if the connection is lost, the client tries to reconnect for up to 30
+        seconds. The client repeats the calls under way that have an `idempotency_key`. It also
+        repeats calls that have no further effect the second time: `kill_shell`, `bash_output` with
+        an offset, and other calls that only read. All other calls under way raise `TargetLost`.
+        Iterations over events and jobs continue after the last event that they received. If the
+        daemon has died, or another client has taken it, the client does not reconnect, and calls
+        raise `DaemonExited`.
         """
         command = attach_command(name, linger=linger, steal=steal, args=args)
         again = attach_command(name, linger=None, steal=False, args=())

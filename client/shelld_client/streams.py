@@ -70,7 +70,7 @@ class Items(Generic[T]):
                 self._is_taking = False
 
     def _check_taker(self) -> None:
-        """Raise RuntimeError if no item can reach the caller, as on another event loop."""
+        """Raise RuntimeError if no item can reach the caller, for example on another event loop."""
         # Read the attribute once, because in `Client`, an interrupt may change it between two uses.
         if (ongoing := self._ongoing) is not None:
             ongoing.check_taker()
@@ -145,8 +145,8 @@ class EventStream(_Iteration[Event]):
         super().__init__(begin)
         self.subscription = ""
         self.seq = 0
-        # The number of the last event that this iteration has received. While the daemon sends
-        # older events again, `seq` is higher.
+        # The number of the last event that this iteration has received. Until the first event
+        # arrives, `seq` may be higher, because the daemon may send older events again.
         self._reached = 0
         self._losses = Losses()
         # Which events to yield. None means that every event is wanted.

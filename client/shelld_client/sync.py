@@ -8,8 +8,8 @@ Finalisers and signal handlers can use the client, whatever they interrupt. A fi
 garbage collector runs in a pump's thread gets no answer: its request is sent, and the call raises
 `ShellError`. While the interpreter shuts down, calls send nothing and raise `ShellError`.
 
-With `reconnect`, the thread that notices the lost connection attaches again, and other threads wait
-for this thread. A finaliser or signal handler does not wait for the thread that it has interrupted.
+With `reconnect`, the thread that notices the lost connection reconnects, and other threads wait for
+this thread. A finaliser or signal handler does not wait for the thread that it has interrupted.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ class Client(SpawnedClient, Methods):
             self._send_later(again)
 
     def _usable_link(self, call: Call[Any]) -> Link:
-        """Return the link. If the link has failed, attach again. Raises `ShellError`."""
+        """Return the link. If the link has failed, reconnect. Raises `ShellError`."""
         while True:
             self._raise_if_unusable()
             link = self._link

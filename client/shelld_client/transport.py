@@ -34,8 +34,8 @@ class Transport:
     def __init__(self, daemon: Child) -> None:
         self._child = daemon
         # The messages that are not completely written. For each message, the first item has the
-        # bytes that were unwritten when the last write began. The second item is a list; the last
-        # write adds to it how many bytes it has written.
+        # bytes that were unwritten when the last write began. The second item is a list, to which
+        # the last write appends the number of bytes that it has written.
         self._outbox: collections.deque[tuple[memoryview, list[int]]] = collections.deque()
         self._outbox_filled = anyio.Event()
         self.stderr_ended = anyio.Event()

@@ -84,8 +84,8 @@ _BLANK: Final = b" \t\r\n"
 
 # msgspec and Python recurse once per level of nesting. They share one recursion limit (1,000 by
 # default), which also counts the calling frames. Other code later decodes or encodes parts of a
-# message. If the nesting of a message would leave fewer levels than this for that code, the message
-# is refused.
+# message. If a message is nested so deeply that fewer levels than this are left for that code, the
+# message is refused.
 _RESERVED_LEVELS: Final = 500
 # The nesting that every daemon accepts, including the message's own object. Some daemons accept
 # more, depending on their Python and stack. A client that stays within this limit is never refused

@@ -31,7 +31,8 @@ class _Tool(StructuredTool):
     """Passes the tool call's id to the function, and all arguments as one dictionary.
 
     LangChain itself passes the id only if the schema asks for it. It passes arguments as keywords,
-    and would replace a model's `config`, and raise TypeError for a `self`.
+    so it would replace an argument `config` of the model, and raise TypeError for an argument
+    `self`.
     """
 
     def _to_args_and_kwargs(self, *args: Any, **kwargs: Any) -> tuple[tuple[()], dict[str, Any]]:
@@ -93,6 +94,6 @@ def _answer(name: str, result: ToolResult) -> tuple[str | ToolMessage, ToolResul
         # If a program calls the tool directly, LangChain makes no message, and returns the text of
         # the exception.
         raise ToolException(error)
-    # Do not raise the error: LangChain would turn it into a message without an artifact.
+    # Do not raise the error: LangChain would turn the exception into a message without an artifact.
     message = ToolMessage(error, artifact=result, tool_call_id=call_id, name=name, status="error")
     return message, result

@@ -1,7 +1,7 @@
 """Defines MCP's Tasks extension. It allows a server to answer a call with a task.
 
 Pure. A client declares the extension in each request that may use it. The extension also defines
-the requests about a task. All names are those of the extension's schema.
+the requests about a task. All names come from the schema of the extension.
 
 References: https://github.com/modelcontextprotocol/ext-tasks (schema and specification), and
 ``subscriptions/listen`` of https://modelcontextprotocol.io/specification/2026-07-28.
@@ -59,7 +59,7 @@ class ListenParams(McpParams, kw_only=True):
 
 
 class TextField(Struct):
-    """The schema of a text for which a form asks."""
+    """The schema of a text that a form asks for."""
 
     type: Literal["string"] = "string"
     title: str = "Answer"

@@ -183,7 +183,7 @@ class Link:
             self._on_lost(reason)
 
     def fail(self, failure: Failure) -> None:
-        """Make all present and future calls raise errors. Do not call `on_lost` after this."""
+        """Make all current and future calls raise errors. Do not call `on_lost` after this."""
         if self._failure is not None:
             return
         self._failure = failure

@@ -1,7 +1,7 @@
 """Yields the results of many commands, in the order of the commands. Does not use Ray.
 
-Owns each task that runs a command until its result is taken or the iteration ends. Invariant: the
-number of running commands and of results that were not taken yet is bounded.
+Owns the tasks that run commands, each until its result is taken or the iteration ends. Invariant:
+the number of running commands and of results that were not taken yet is bounded.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Represents one daemon of a pool, from the request for its actor until the daemon has ended.
 
 Owns the actor, the link to the actor, and the daemon's load. The pool uses the load to choose a
-daemon. Invariant: once the daemon is lost or closed, every call of its sessions fails at once. The
-calls of other daemons go on.
+daemon. Invariant: once the daemon is lost or closed, every call of its sessions fails at once.
+Calls to other daemons go on.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ class Member:
         self._on_lost(self)
 
     def end_calls(self, failure: Failure) -> None:
-        """Make all present and future calls raise errors."""
+        """Make all current and future calls raise errors."""
         self.is_gone = True
         self._link.fail(failure)
 

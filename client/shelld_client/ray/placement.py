@@ -49,7 +49,7 @@ class Placement:
         self._wake()
 
     def remove(self, member: Member) -> None:
-        """From now on, give no new sessions to the daemon. Its present sessions stay."""
+        """From now on, give no new sessions to the daemon. Its current sessions stay."""
         if member in self.members:
             self.members.remove(member)
 

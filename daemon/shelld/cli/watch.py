@@ -143,8 +143,8 @@ def _joined(name: str) -> socket.socket:
         except BaseException:
             connection.close()
             raise
-        # The daemon has ended, or has an earlier version, which does not know this message. A
-        # daemon that has ended soon listens no more.
+        # The daemon has ended, or has an earlier version, which does not know this message. If it
+        # has ended, a later attempt to connect fails.
         connection.close()
         time.sleep(RETRY_S)
     raise JoinError(USAGE_ERROR, f"the daemon {name} cannot be watched")

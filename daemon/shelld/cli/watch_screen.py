@@ -61,7 +61,7 @@ def on_screen(name: str, lines: int) -> Generator[ScreenSight]:
 
 @contextmanager
 def _held_back(*signals: signal.Signals) -> Generator[None]:
-    """Delay signals until the end of the block, because the block writes to the terminal.
+    """Delay signals until the `with` block ends, because the block writes to the terminal.
 
     The handler of SIGTSTP also writes to the terminal, and Python refuses to begin a write during
     another write. The handlers in `_ENDING` raise exceptions, which would leave a change of the

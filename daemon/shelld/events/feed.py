@@ -237,8 +237,8 @@ class Feed:
         self._skipped_in_all += end - start
 
     def _send_from(self, name: StreamName, stop: int, *, final: bool) -> bool:
-        """Send the next part of a stream up to `stop`. Return False if this part has no whole
-        unit.
+        """Send the next part of a stream up to `stop`. Return False if this part has no complete
+        character or sequence.
         """
         store, start, strip = self._streams[name].store, self._positions[name], self._options.strip
         piece = read_text(store, start, stop, self._options.max_bytes, strip=strip, final=final)

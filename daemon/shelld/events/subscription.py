@@ -130,12 +130,12 @@ class Subscription:
         self.options = options
         self._recipient = recipient
         self._request_id = request_id
-        # Whether the subscription was still going on when the present client continued it.
+        # Whether the subscription was still going on when the current client continued it.
         self._must_tell_over = False
         self._start_task = start_task
         # The last published rows of each screen. They are kept until the shell is forgotten.
         self._screens: WeakKeyDictionary[Shell, Rows] = WeakKeyDictionary()
-        # The shells whose rows the present recipient knows from events.
+        # The shells whose screen rows the current recipient knows from events.
         self._shown: WeakSet[Shell] = WeakSet()
         self._journal: Journal[Entry] = Journal(JOURNAL_EVENTS)
         self._sent = 0

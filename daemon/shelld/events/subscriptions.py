@@ -51,8 +51,9 @@ class Subscriptions:
         self._by_key: dict[str, str] = {}
         # The feeds of subscriptions that are not over.
         self._feeds: dict[str, set[Feed]] = {}
-        # The subscriptions that are over, in the order in which they ended, and the weight of the
-        # events that each keeps. A subscription is left out while its events are being sent again.
+        # The subscriptions that are over, in the order in which they ended. Maps each of them to
+        # the weight of the events that it keeps. A subscription is left out while its events are
+        # being sent again.
         self._over: dict[str, int] = {}
         self._over_weight = 0
         # The names of the subscriptions to a single shell, by the id of the shell.

@@ -56,7 +56,7 @@ class Hello(NamedTuple):
     version: str = ""
     wants: Literal["attach", "info", "stop", "watch"] = "info"
     steal: bool = False
-    # How long the daemon stays without a client. If this is None, the daemon keeps its present
+    # How long the daemon stays without a client. If this is None, the daemon keeps its current
     # limit.
     linger_s: int | None = None
 

@@ -47,7 +47,7 @@ logger = Log("shelld.guard")
 T = TypeVar("T")
 
 # If another command changes the session before a command starts, the guard judges the command
-# again. After this many judgements, the command starts in the session's present state. Otherwise, a
+# again. After this many judgements, the command starts in the session's current state. Otherwise, a
 # command might never start in a session that other commands change all the time. A changed sandbox
 # always leads to another judgement, because a command must never get more than its session allows.
 MAX_JUDGEMENTS: Final = 4

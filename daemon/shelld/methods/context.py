@@ -167,16 +167,16 @@ class RequestContext(Struct, eq=False):
     """One request. `notify` sends a notification (method, params) to its client.
 
     `error_data` goes into the error if the request is cancelled. `shell` is the shell that the
-    request concerns. `command` is the same shell if the request has started it. `is_over`: the
-    request was cancelled or answered, so no more messages about the request may be sent.
-    `large_answers` is None without a client. `has_room` returns whether the batch of the request
-    may hold another large answer. `is_notification`: no client gets the result. `find_requests`
-    returns the requests in flight that have a given id and may start a command. `recipient` gets
-    events, which may come after the answer. `request_id` is the id as JSON text, or None for a
-    notification. `subscription` is the id of the subscription that the request has begun.
-    `deferral` is None if the request must be answered with its result. If the stop of the daemon
-    ends the request, `result_at_stop` is the answer. If `result_at_stop` is None, the answer is the
-    error shutting_down. `passed_on` is None for a request that this daemon answers itself.
+    request concerns. `command` is this shell if the request has started it, otherwise None.
+    `is_over`: the request was cancelled or answered, so no more messages about the request may be
+    sent. `large_answers` is None without a client. `has_room` returns whether the batch of the
+    request may hold another large answer. `is_notification`: no client gets the result.
+    `find_requests` returns the requests in flight that have a given id and may start a command.
+    `recipient` gets events, which may come after the answer. `request_id` is the id as JSON text,
+    or None for a notification. `subscription` is the id of the subscription that the request has
+    begun. `deferral` is None if the request must be answered with its result. If the stop of the
+    daemon ends the request, `result_at_stop` is the answer. If `result_at_stop` is None, the answer
+    is the error shutting_down. `passed_on` is None for a request that this daemon answers itself.
     """
 
     daemon: Daemon

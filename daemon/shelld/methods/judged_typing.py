@@ -95,7 +95,7 @@ async def judge_typed(
         await lines.judge([rest] if rest else [], edited.texts)
         await lines.judge_suffixes(rest, starts)
         data, line = data + keys, edited.line
-    # A shell that edits its lines also shows them. So such a shell turns the terminal's echo off.
+    # A shell that edits its input lines also displays them, so it turns off the terminal's echo.
     is_edited = modes.line_mode or not modes.echo
     is_collected = not rest or (is_edited and lines.readers.read_now())
     now = await lines.finish(TypedLine(rest, starts, is_collected))

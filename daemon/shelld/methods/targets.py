@@ -172,7 +172,7 @@ def _named_target(context: RequestContext, members: Members) -> Target | None:
 def _first_name(members: Members) -> str | None:
     """Return the first name in the member `target`.
 
-    The member may also name targets of that target.
+    After a colon, the member may also name a target of this target.
     """
     name = text_of(members.get("target"))
     return None if name is None else name.partition(":")[0]
@@ -288,8 +288,7 @@ async def _note_events(
 
 
 def _begun_by(error: PassedOnError, target: str) -> bytes:
-    """Return the ids in a target's error, as JSON, in the form in which the target has sent them.
-    """
+    """Return the ids in a target's error, as JSON, in the form in which the target has sent them."""
     named = {name: error.data.get(name) for name in ("subscription", "bash_id")}
     return encode({name: _without_target(raw, target) for name, raw in named.items() if raw})
 

@@ -31,8 +31,8 @@ _MAX_SHORT_SCRIPT: Final = 1_000
 _MAX_COST: Final = 2 * 1024 * 1024
 _MAX_COST_ALONE: Final = 16 * 1024 * 1024
 _MIN_COST: Final = 200
-# After an interrupt, readline may have kept incomplete commands. At most this number of them is
-# remembered.
+# After an interrupt, readline may have kept incomplete commands. The daemon remembers at most this
+# many of these commands.
 _MAX_KEPT_SCRIPTS: Final = 4
 # The number of characters that are judged before other requests can run.
 _TURN_COST: Final = 16 * 1024

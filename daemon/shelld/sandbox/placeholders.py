@@ -1,4 +1,5 @@
-"""Holds the empty directories on which a sandbox mounts something. Makes those that are missing.
+"""Holds the empty directories on which a sandbox mounts something. Creates the directories that do
+not exist yet.
 
 If such a directory were removed outside of the sandbox, the kernel would remove the mount as well.
 Commands could then create the denied path after all. So each sandbox holds a lock on the

@@ -11,8 +11,8 @@ T = TypeVar("T")
 
 
 def tighter(name: str, own: T, given: T | None, order: Sequence[T]) -> T:
-    """Return the value for a call in a session that has the value `own`. `order`: all values, from
-    the tightest to the loosest.
+    """Return the value that holds for a call. `own` is the value of its session. `order`: all
+    values, from the tightest to the loosest.
 
     Raises `RpcError` (invalid_params) if the given value is looser.
     """

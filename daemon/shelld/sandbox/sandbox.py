@@ -450,8 +450,8 @@ class Sandbox:
         return False
 
     def expect_orphans(self) -> None:
-        """End the sandbox. Call this if its keeper has ended, or does not know which processes a
-        runner has left behind.
+        """End the sandbox. Call this if the sandbox's keeper has ended, or does not know which
+        processes a runner has left behind.
         """
         self.end()
 

@@ -137,8 +137,8 @@ class AttachedClient:
         elif not self.has_no_reader:
             await self.server.drain(DRAIN_S, self.cut_short)
         if not self.is_stolen and is_hung_up(self.connection):
-            # A client that attaches again repeats the requests without an answer. It must not get
-            # the answers that follow here, because they only say that the client was lost.
+            # A client that reconnects repeats the requests that got no answer. So do not send it
+            # the answers from here on, which only say that the client was lost.
             await self._flush()
             self.output.release()
         self.server.leave_commands()

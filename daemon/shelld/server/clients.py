@@ -383,8 +383,8 @@ class Clients:
                 continue
             left = self._left_at + self._linger_s - time.monotonic()
             if left <= 0 and self._may_have_client and polls < LINGER_POLLS:
-                # Perhaps a signal had stopped this process, so that the daemon has not seen its
-                # next client yet.
+                # A signal may have stopped this process, so the daemon may not have seen its next
+                # client yet.
                 polls += 1
                 await anyio.sleep(LINGER_POLL_S)
                 continue

@@ -19,7 +19,7 @@ from shelld.server.stdio import Output
 class Service(Protocol):
     """Serves one or more clients.
 
-    `server` and `output` belong to the present client. Without a client, they are None.
+    `server` and `output` belong to the current client. Without a client, they are None.
     """
 
     @property
@@ -40,7 +40,7 @@ class Service(Protocol):
         """Read requests until the daemon should end."""
 
     async def close(self) -> None:
-        """Accept no further clients. The present client stays connected while the daemon stops."""
+        """Accept no further clients. The current client stays connected while the daemon stops."""
 
     def end(self, exit_code: int) -> None:
-        """Tell the present client that the daemon ends."""
+        """Tell the current client that the daemon ends."""

@@ -92,7 +92,7 @@ def _claim() -> tuple[int, int]:
     os.dup2(2, 1)
     if null > 2:
         os.close(null)
-    # Tools may print. On a pipe, Python would keep the text until the daemon ends.
+    # Tools may print. On a pipe, Python would buffer the text until the daemon ends.
     cast("io.TextIOWrapper", sys.stdout).reconfigure(line_buffering=True)
     for descriptor in _open_descriptors():
         with suppress(OSError):
@@ -123,7 +123,7 @@ def undo_locale_coercion() -> None:
 
 
 def raise_file_limit() -> int:
-    """Raise our soft limit on open files. Return the old limit, which commands get.
+    """Raise our soft limit on open files. Return the old limit, with which commands must run.
 
     A running shell needs about five descriptors, and more during its start. The usual soft limit of
     1,024 is meant for programs that use select(2).
