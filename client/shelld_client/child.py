@@ -117,8 +117,8 @@ class Child:
         self._is_status_lost = False
         self._stderr_tail = bytearray()
         if hasattr(fcntl, "F_SETPIPE_SZ"):
-            # If a user has too many large pipes, Linux refuses another one (pipe(7)). The default
-            # size works as well.
+            # If a user has too many large pipes, Linux refuses another one (pipe(7)). In that case,
+            # keep the default size, which works as well.
             with suppress(OSError):
                 fcntl.fcntl(self.stdout.fileno(), fcntl.F_SETPIPE_SZ, PIPE_BYTES)
         for stream in (self.stdin, self.stdout, self.stderr):
@@ -214,7 +214,8 @@ def without_sigpipe() -> Generator[None]:
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGPIPE})
         yield
     finally:
-        # Consume the SIGPIPE of our write. Otherwise, it would be delivered once it is unblocked.
+        # Consume the SIGPIPE of our write. Otherwise, the signal would be delivered once it is
+        # unblocked.
         if not was_pending and signal.SIGPIPE in signal.sigpending():
             signal.sigwait({signal.SIGPIPE})
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)

@@ -145,7 +145,7 @@ class AsyncClient(SpawnedClient, AsyncMethods):
         client. Calls that were under way when the daemon died raise `DaemonExited`. All shells,
         sessions and subscriptions are lost. The client repeats the settings of `configure_session`
         and `add_target`; if this fails, the first call raises the error. With `keep_directories`,
-        the client creates the sessions again, except those of targets. Each session gets the
+        the client creates the sessions again, except sessions at targets. Each session gets the
         directory that the last result of `bash` or `stream` has reported. `on_restart` is called
         once for each new daemon, before the daemon takes calls. An exception in `on_restart` is
         logged.
@@ -375,7 +375,8 @@ class AsyncClient(SpawnedClient, AsyncMethods):
             self._send_later(again)
 
     def _shortened(self, call: Call[T], begun_at: float) -> Call[T]:
-        """If the call may be sent again, return a copy that waits only for the rest of its time."""
+        """If the call may be sent again, return a copy that waits only for the time that is left.
+        """
         if self._reconnect is None or not is_repeatable(call):
             return call
         return calls.with_time_left(call, time.monotonic() - begun_at)

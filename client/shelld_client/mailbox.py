@@ -48,7 +48,7 @@ class BaseMailbox:
         # This function is called with the answer when it arrives, before anybody can take it. The
         # function must neither wait nor raise.
         self.on_answer: Callable[[bytes | ShellError], None] | None = None
-        # If nobody will take the answer from the mailbox, this function is called with it.
+        # If nobody will take the answer from the mailbox, this function is called with the answer.
         self._abandoned: Callable[[bytes | ShellError], None] | None = None
         self._answer: bytes | ShellError | None = None
         # Whether `fail` or `end` has added an `End`. A second end would hide the first one's error

@@ -37,7 +37,8 @@ class _Ended(msgspec.Struct, rename={"session_cwd": "sessionCwd"}):
 
 
 class Restart(NamedTuple):
-    """Describes the start of a new daemon. `cause` is the error that says how the last one died.
+    """Describes the start of a new daemon. `cause` is the error that says how the previous daemon
+    has died.
 
     `directories` maps each session that was created again to its directory. The variables and
     functions of these sessions are lost. All other sessions are lost.

@@ -101,7 +101,9 @@ def _limit(text: str) -> tuple[str, int]:
 
 
 def _target(text: str) -> tuple[str, tuple[str, ...]]:
-    """Parse a target: ``box=ssh box shelld``. The command line is split like shell words."""
+    """Parse a target: ``box=ssh box shelld``. The command line is split into words as a shell would
+    split it.
+    """
     import argparse  # noqa: PLC0415
     import shlex  # noqa: PLC0415
 

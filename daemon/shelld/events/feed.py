@@ -210,7 +210,7 @@ class Feed:
                 return
             if not self._send_from(name, stop, final=final):
                 if self._skipped[name] and not is_last:
-                    # No whole unit is left, so this event has no text.
+                    # No complete character or sequence is left, so this event has no text.
                     self._publish_output(
                         name, Piece("", self._positions[name], 0), stop, final=final
                     )

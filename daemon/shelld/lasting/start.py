@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class Lasting(NamedTuple):
-    """Describes a lasting daemon. It stays for `linger_s` seconds without a client."""
+    """Describes a lasting daemon. It ends after `linger_s` seconds without a client."""
 
     name: str
     listener: socket.socket
@@ -18,7 +18,7 @@ class Lasting(NamedTuple):
 
     @property
     def words(self) -> list[str]:
-        """The words of the command line, for a process that inherits the socket."""
+        """The words to add to the command line of the process that inherits the socket."""
         return ["lasting", self.name, str(self.linger_s), str(self.listener.fileno())]
 
 

@@ -22,7 +22,8 @@ from shelld.process import faults
 from shelld_protocol.errors import invalid_params
 from shelld_protocol.mcp import PROGRESS_TOKEN_KEY
 
-# The documentation promises one report a second. Half a second leaves room on a busy machine.
+# The documentation promises one report a second. With half a second, a busy machine keeps this
+# promise, too.
 INTERVAL_S: Final = 0.5
 
 MAX_MESSAGE_CHARACTERS: Final = 200

@@ -52,7 +52,7 @@ class Readers(Protocol):
         ...
 
     def ignore_interrupts(self) -> bool:
-        """Return whether one of these shells ignores SIGINT, and so keeps the line."""
+        """Return whether one of these shells ignores SIGINT, so that it keeps the typed line."""
         ...
 
     def handle_interrupt(self) -> bool:

@@ -52,7 +52,8 @@ class Guests:
         """
         runner, host, port, reason, count, at = entry
         there = [guest for guest in self._guests if guest.began <= at]
-        # If a client closes its connection too soon, the proxy cannot find its runner, and any
-        # command may have tried to connect. So count the refusal for all commands that had begun.
+        # If a client closes its connection too soon, the proxy cannot find the runner of this
+        # client, so any command may be the one that tried to connect. So count the refusal for all
+        # commands that had begun.
         for guest in [guest for guest in there if guest.runner == runner] or there:
             guest.denials.add(host, port, reason, count)

@@ -285,8 +285,8 @@ class Sandbox:
         self.is_gone |= message[0] in (EMPTY, FAILED) or (message[0] == EXITED and message[-1])
 
     async def _end_without_runner(self) -> None:
-        """Wait until the daemon has killed the processes that the sandbox has left behind. Its
-        runner and that runner's keeper have died.
+        """Wait until the daemon has killed the processes that the sandbox has left behind. The
+        sandbox's runner, and the keeper of this runner, have died.
         """
         assert self._outside is not None
         peer = self._outside.peer

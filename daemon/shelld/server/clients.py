@@ -5,8 +5,8 @@ sessions and subscriptions stay from one client to the next. The module `watcher
 which only look at the shells and do not count as clients.
 
 When a client is lost, its requests end. Its foreground commands move to the background or end, as
-`on_disconnect` says. When the daemon stops, `app` ends the service of the last client. It does this
-in the same way for a daemon that serves only one client.
+`on_disconnect` says. When the daemon stops, `app` ends the service of the last client. `app` does
+the same for a daemon that serves only one client.
 
 Invariants: at most one client is attached. A client is lost when its stream of requests ends, when
 it reads no more answers, or when its `shelld attach` is gone. Releasing a lost client takes a
@@ -69,8 +69,8 @@ LEAVE_S: Final = 10.0
 LOCK_S: Final = 1.0
 LOCK_POLL_S: Final = 0.01
 # When the linger time is over, a new connection may exist that has not attached yet. The daemon
-# checks whether the connection attaches, at this interval and this number of times. Without a free
-# descriptor, the daemon can never accept the connection.
+# checks at this interval, and this many times, whether a client attaches on the connection. Without
+# a free descriptor, the daemon can never accept the connection.
 LINGER_POLL_S: Final = 0.05
 LINGER_POLLS: Final = 200
 

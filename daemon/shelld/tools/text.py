@@ -22,8 +22,8 @@ MAX_OUTPUT_SIZE: Final = 30_000
 _MAX_DENIED: Final = 5
 
 # The characters in `_ILLEGIBLE` occur in no text. Output counts as binary if it has at least
-# `_LEAST_BINARY` of them, and if they are more than 1/_BINARY_SHARE of its characters. Text in
-# another encoding has only a few of them.
+# `_LEAST_BINARY` of these characters, and if more than 1/_BINARY_SHARE of all characters are such
+# characters. Text in another encoding has only a few of them.
 _LEAST_BINARY: Final = 16
 _BINARY_SHARE: Final = 10
 _ILLEGIBLE: Final = dict.fromkeys(
