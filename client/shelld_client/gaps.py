@@ -66,7 +66,7 @@ class OutputReader:
     def catch_up(self, event: Event) -> bool:
         """Read output that was written before this call, and make events with the ids of `event`.
 
-        Return False if there is more.
+        Return False if there is more output to read.
         """
         offsets = {f"{name}_offset": end for name, end in self._ends.items()}
         options = {**offsets, "max_bytes": _GAP_BYTES, "strip_ansi": self._strip}

@@ -101,7 +101,9 @@ class Items(Generic[T]):
 
 
 class _Iteration(Items[T]):
-    """An iteration. It ends when its block is left, when `end` is called, or when it is dropped."""
+    """An iteration. It ends when its `with` block ends, when `end` is called, or when Python
+    deletes it.
+    """
 
     _is_over = False
 

@@ -319,7 +319,7 @@ class FrameReader:
                 valid = digits.isdigit() and len(digits) <= 18
                 self._header_length = int(digits) if valid else None
             elif not _HEADER.match(head):
-                # The line may be a request, whose sender must not wait for ever for an answer.
+                # The line may be a request, and the sender of a request must not wait for ever.
                 self.refused_head = head
                 return FrameError.NO_HEADER
             self._header_seen = True

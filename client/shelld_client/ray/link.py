@@ -4,7 +4,7 @@ Owns the calls that have no answer yet. Invariant: each call gets an answer or a
 `fail` each call gets an error at once.
 
 At most one call of `Actor.feed` and one call of `Actor.take` are under way at any time. So messages
-keep their order, and messages that arrive during a call are sent together in the next call.
+keep their order, and messages that arrive during a call go together into the next call.
 """
 
 from __future__ import annotations

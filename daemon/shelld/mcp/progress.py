@@ -22,8 +22,8 @@ from shelld.process import faults
 from shelld_protocol.errors import invalid_params
 from shelld_protocol.mcp import PROGRESS_TOKEN_KEY
 
-# The documentation promises one report a second. With half a second, a busy machine keeps this
-# promise, too.
+# The documentation promises one report a second. The interval is shorter, so that the promise holds
+# on a busy machine, too.
 INTERVAL_S: Final = 0.5
 
 MAX_MESSAGE_CHARACTERS: Final = 200
