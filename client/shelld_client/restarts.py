@@ -164,7 +164,7 @@ class Memory:
 
 
 def _begins(call: Call[Any]) -> bool:
-    """Return whether a call to a target begins the session that it names, if this session is new."""
+    """Return whether a call to a target would begin the session that it names, if it is new."""
     params = call.params
     starts_nothing = params.get("dry_run") or params.get("key_must_exist")
     is_default = params.get("session", DEFAULT_SESSION) == DEFAULT_SESSION

@@ -178,7 +178,7 @@ async def _judged(context: RequestContext, shell: Shell, params: WriteStdinParam
 
 
 def _forms(stdin: PipeInput | TerminalInput) -> tuple[bool, bool]:
-    """Return in which form the program wants to receive pasted text, and in which form cursor keys."""
+    """Return in which form the program wants pasted text, and in which form cursor keys."""
     if isinstance(stdin, PipeInput):
         return False, False
     return stdin.dialogue.bracketed_paste, stdin.dialogue.application_cursor

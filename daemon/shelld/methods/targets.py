@@ -288,7 +288,7 @@ async def _note_events(
 
 
 def _begun_by(error: PassedOnError, target: str) -> bytes:
-    """Return the ids in a target's error, as JSON, in the form in which the target has sent them."""
+    """Return the ids in a target's error, as JSON, in the form that the target uses."""
     named = {name: error.data.get(name) for name in ("subscription", "bash_id")}
     return encode({name: _without_target(raw, target) for name, raw in named.items() if raw})
 
