@@ -375,7 +375,7 @@ class AsyncClient(SpawnedClient, AsyncMethods):
             self._send_later(again)
 
     def _shortened(self, call: Call[T], begun_at: float) -> Call[T]:
-        """If the call may be sent again, return a copy that waits only for the time that is left."""
+        """If the call may be sent again, return a copy that waits only for the remaining time."""
         if self._reconnect is None or not is_repeatable(call):
             return call
         return calls.with_time_left(call, time.monotonic() - begun_at)

@@ -31,7 +31,7 @@ from shelld_protocol.tools import ExecutionContext, ToolResult
 
 
 class Daemon(Struct, eq=False):
-    """The objects that live as long as the daemon. If `draining`, the daemon refuses new requests."""
+    """Objects that live as long as the daemon. If `draining`, the daemon refuses new requests."""
 
     options: Options
     manager: Manager
