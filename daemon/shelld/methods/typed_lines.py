@@ -76,8 +76,8 @@ class RunningReaders:
             return directories_of_readers(self._shell.pid, self._stdin.source())
         except OSError as error:
             if exhausted_limit(error.errno or 0):
-                # Perhaps a shell reads the text, so the guard must judge the text before it is
-                # written.
+                # Perhaps a shell reads the text. So let the request fail, because without the list
+                # of shells, the guard would not judge the text.
                 raise
             return []
 
