@@ -157,7 +157,7 @@ def test_first_call_decides_whether_a_command_ends_with_its_client(shared: Lasti
 
 
 @pytest.mark.parametrize("key", [None, "build"])
-def test_command_that_starts_after_its_client_is_lost_can_end_with_it(
+def test_queued_command_that_ends_with_its_client_does_not_start_after_its_loss(
     user: Lasting, key: str | None
 ) -> None:
     options = {"on_disconnect": "kill", "idempotency_key": key}
@@ -171,16 +171,14 @@ def test_command_that_starts_after_its_client_is_lost_can_end_with_it(
         kill_attach(first)
     with user.attach() as second:
         assert daemon_pid(second) == pid
-        shells = list[Json]()
-
-        def both_have_started() -> bool:
-            shells[:] = second.call("list_shells")["shells"]
-            return {shell["command"] for shell in shells} == {"sleep 301", "sleep 302"}
-
-        wait_for(both_have_started)
-        for shell in shells:
-            wait = {"bash_id": shell["bash_id"], "until": "exit", "wait": 60_000}
-            assert second.call("bash_output", wait)["status"] == "killed"
+        [shell] = second.call("list_shells")["shells"]
+        assert shell["command"] == "sleep 301"
+        wait = {"bash_id": shell["bash_id"], "until": "exit", "wait": 60_000}
+        assert second.call("bash_output", wait)["status"] == "killed"
+        if key is not None:
+            # The key is free.
+            params = {"command": "echo again", "idempotency_key": key}
+            assert second.call("bash", params)["stdout"] == "again\n"
 
 
 @pytest.mark.parametrize(("on_disconnect", "status"), [(None, "running"), ("kill", "killed")])
@@ -223,6 +221,22 @@ def test_command_that_starts_at_a_target_after_its_client_is_lost_goes_on(user: 
             return (found[0]["status"], found[0].get("inForeground")) if found else None
 
         wait_for(lambda: state() == ("running", None))
+
+
+def test_queued_command_at_a_target_does_not_start_after_its_client_is_lost(user: Lasting) -> None:
+    target = {"name": "box", "argv": [*DAEMON_COMMAND, "--stdio"]}
+    with user.attach("--", "--max-in-flight", "1") as first:
+        first.call("add_target", target)
+        first.bash("true", target="box")
+        first.request_together(
+            ("bash", {"command": "sleep 301", "on_disconnect": "kill"}),
+            ("bash", {"command": "sleep 302", "target": "box", "on_disconnect": "kill"}),
+        )
+        wait_for(lambda: user.list()[0]["shellsRunning"] == 1)
+        kill_attach(first)
+    with user.attach() as second:
+        [shell] = second.call("list_shells", {"target": "box"})["shells"]
+        assert shell["command"] == "true"
 
 
 def test_events_wait_for_the_next_client(shared: Lasting, tmp_path: Path) -> None:

@@ -100,6 +100,8 @@ async def run_for_answer(
     `RpcError`.
     """
     manager, is_judged = context.daemon.manager, context.daemon.options.guard != "off"
+    context.ends_with_client = params.on_disconnect == "kill" and not params.run_in_background
+    context.end_if_left()
     for count in itertools.count(1):
         # Do not judge the command of a request that was cancelled before it began.
         await context.end_if_cancelled()
@@ -130,7 +132,6 @@ async def _answer(
 
     The events of a background command follow the answer.
     """
-    context.ends_with_client = params.on_disconnect == "kill" and not params.run_in_background
     context.runs(shell)
     with context.daemon.manager.reading(shell):
         try:

@@ -26,7 +26,7 @@ from shelld.shells.options import ManagerOptions
 from shelld.shells.shell import Shell
 from shelld.targets.targets import Targets
 from shelld_protocol.about import Attachment
-from shelld_protocol.errors import resource_exhausted
+from shelld_protocol.errors import cancelled, resource_exhausted
 from shelld_protocol.tools import ExecutionContext, ToolResult
 
 
@@ -231,6 +231,15 @@ class RequestContext(Struct, eq=False):
         """True if the command goes on although the request is cancelled."""
         # The command may have started only after the client was lost.
         return self.is_left and not self.ends_with_client
+
+    def end_if_left(self) -> None:
+        """Refuse to start a command that ends with its client, if the client is already lost.
+
+        The request has waited for its turn until then, and the command would start only to be
+        killed. Raises `RpcError` (cancelled).
+        """
+        if self.is_left and self.ends_with_client:
+            raise cancelled()
 
     def leave_command(self) -> None:
         """Move the command to the background, because the client is lost.

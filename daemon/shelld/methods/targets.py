@@ -198,6 +198,8 @@ async def _pass_on(context: RequestContext, method: str, target: Target, members
     daemon uses.
     """
     daemon = context.daemon
+    context.ends_with_client = method == "bash" and _ends_with_client(members)
+    context.end_if_left()
     session = text_of(members.get("session", as_raw(DEFAULT_SESSION)))
     is_used = method in _USING and not _starts_nothing(members)
     is_assigned = is_used and session is not None and daemon.targets.assign(session, target.name)
@@ -209,7 +211,6 @@ async def _pass_on(context: RequestContext, method: str, target: Target, members
         context.passed_on = PassedOn(target.name, call.far_id)
         if method == "bash":
             context.passed_on = PassedOn(target.name, call.far_id, partial(link.leave, call))
-            context.ends_with_client = _ends_with_client(members)
             if context.leaves_command:
                 # The client was lost while the request waited for its turn.
                 link.leave(call)
