@@ -26,6 +26,7 @@ from support import (
     is_alive,
     raw_daemon,
     running_below,
+    stopped,
     wait_for,
 )
 
@@ -180,6 +181,37 @@ def test_cancelled_call_that_was_not_sent_is_answered(hub: RawDaemon) -> None:
         call = hub.request("bash", {"command": "true", "target": "silent"})
         hub.notify("$/cancelRequest", {"id": call})
         assert hub.answer(call)["error"]["data"] == {"kind": "cancelled"}
+
+
+@pytest.mark.parametrize("key", [None, "build"])
+def test_command_of_a_call_cancelled_before_it_began_does_not_start_there(
+    hub: RawDaemon, tmp_path: Path, key: str | None
+) -> None:
+    log = tmp_path / "log"
+    name = f"logged-{key}"
+    lead = f"tee {log} | {shlex.join(FAR)}"
+    hub.call("add_target", {"name": name, "argv": ["sh", "-c", lead]})
+    hub.bash("true", target=name)
+    params = {"command": "echo unwanted", "target": name, "idempotency_key": key}
+    with stopped(hub.pid):
+        call = hub.request("bash", params)
+        hub.notify("$/cancelRequest", {"id": call})
+    assert hub.answer(call)["error"]["code"] == -32800
+    hub.call("list_shells", {"target": name})
+    sent = [line for line in log.read_text().splitlines() if "unwanted" in line]
+    # A repeated call is sent, so that its cancellation can end the command. But it must not start
+    # the command.
+    assert ["key_must_exist" in line for line in sent] == ([] if key is None else [True])
+
+
+def test_cancelled_repeat_that_began_late_kills_its_command_there(hub: RawDaemon) -> None:
+    params = {"command": "sleep 4098", "target": "box", "idempotency_key": "late"}
+    hub.call("bash", {**params, "run_in_background": True})
+    with stopped(hub.pid):
+        again = hub.request("bash", params)
+        hub.notify("$/cancelRequest", {"id": again})
+    assert hub.answer(again)["error"]["code"] == -32800
+    wait_for(lambda: running_below(hub.pid, "sleep\x004098") == [])
 
 
 def test_call_in_flight_is_handed_over_by_its_request(hub: RawDaemon) -> None:

@@ -198,8 +198,7 @@ async def _pass_on(context: RequestContext, method: str, target: Target, members
     daemon uses.
     """
     daemon = context.daemon
-    context.ends_with_client = method == "bash" and _ends_with_client(members)
-    context.end_if_left()
+    await _end_if_unwanted(context, method, members)
     session = text_of(members.get("session", as_raw(DEFAULT_SESSION)))
     is_used = method in _USING and not _starts_nothing(members)
     is_assigned = is_used and session is not None and daemon.targets.assign(session, target.name)
@@ -246,6 +245,24 @@ async def _pass_on(context: RequestContext, method: str, target: Target, members
         link.cut()
         message = f"Target {target.name} has sent an invalid result"
         raise target_lost(target.name, message, maybe_started=True, text="") from None
+
+
+async def _end_if_unwanted(context: RequestContext, method: str, members: Members) -> None:
+    """End a request for a command if it was cancelled before it began, or if the command ends with
+    its client and the client is lost.
+
+    The target might start the command before it gets the cancellation.
+    """
+    if method != "bash":
+        return
+    context.ends_with_client = _ends_with_client(members)
+    context.end_if_left()
+    if text_of(members.get("idempotency_key")) is None:
+        await context.end_if_cancelled()
+    elif context.is_over:
+        # An earlier request may have started the command. Then the cancellation of this request
+        # ends it.
+        members["key_must_exist"] = msgspec.Raw(b"true")
 
 
 async def _undo(link: Link, method: str, members: Members, result: bytes) -> str | None:
