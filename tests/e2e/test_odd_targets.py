@@ -123,6 +123,7 @@ def test_reader_learns_that_no_event_follows_the_error_of_a_command(hub: RawDaem
     assert lost["params"]["subscription"] == "dead:sub_1"
 
 
+@pytest.mark.parametrize("more", [{}, {"idempotency_key": None}])
 @pytest.mark.parametrize(
     ("method", "params", "result", "undo"),
     [
@@ -136,7 +137,7 @@ def test_reader_learns_that_no_event_follows_the_error_of_a_command(hub: RawDaem
     ],
 )
 def test_request_that_succeeds_although_it_was_cancelled_is_undone(
-    hub: RawDaemon, method: str, params: Json, result: str, undo: Json
+    hub: RawDaemon, method: str, params: Json, result: str, undo: Json, *, more: Json
 ) -> None:
     def event(name: str) -> str:
         params = '{"subscription":"far"}'
@@ -145,10 +146,10 @@ def test_request_that_succeeds_although_it_was_cancelled_is_undone(
     # The target answers only after the cancellation has arrived.
     late = f"out({event('begun')}) or sys.stdin.buffer.readline() and answer(i, b'{result}')"
     undone = f"{event('undone')} + answer(i, b'{{}}')"
-    name = f"late-{method}"
+    name = f"late-{method}-{len(more)}"
     add_target(hub, name, f"{undone} if message['params'] == {undo} else {late}")
     hub.forget_answers()
-    call = hub.request(method, {"target": name, **params})
+    call = hub.request(method, {"target": name, **params, **more})
     assert hub.receive()["method"] == "shell/begun"
     hub.notify("$/cancelRequest", {"id": call})
     assert hub.receive()["method"] == "shell/undone"

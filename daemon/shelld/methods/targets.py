@@ -49,6 +49,9 @@ if TYPE_CHECKING:
 # first use on, a session belongs to this daemon or to one target.
 _USING: Final = frozenset({"bash", "configure_session"})
 
+# What a request begins with one of these members, the client can find again.
+_KEYS: Final = ("idempotency_key", "subscription")
+
 _MAX_DIGITS: Final = 64
 
 Divert = Callable[[RequestContext, bytes], Awaitable[Any] | None]
@@ -278,11 +281,13 @@ async def _undo(link: Link, method: str, members: Members, result: bytes) -> str
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     params: Mapping[str, str | None]
-    if method == "bash" and begun.status == "running" and "idempotency_key" not in members:
+    # A member that is null counts as absent.
+    keys = {name for name in _KEYS if text_of(members.get(name)) is not None}
+    if method == "bash" and begun.status == "running" and "idempotency_key" not in keys:
         undo, params = "kill_shell", {"shell_id": begun.bash_id}
     elif method == "bash" and begun.status == "running":
         return begun.bash_id
-    elif method == "subscribe" and not members.keys() & {"subscription", "idempotency_key"}:
+    elif method == "subscribe" and not keys:
         undo, params = "unsubscribe", {"subscription": begun.subscription}
     else:
         return None
