@@ -63,6 +63,14 @@ const inForms = Object.entries(oddResults).map(async ([name, result]) => {
 });
 await Promise.all(inForms);
 
+// This peer's match is at no place of a stream.
+const begun = line({ id: 2, result: { bash_id: "b", pid: 1 } });
+const place = { start: 0, end: 0 };
+const matched = { stdout: "", stderr: "", stdoutRange: place, stderrRange: place, matched: {} };
+const matching = new Client({ command: peer(`echo '${begun}'; read c; echo '${line({ id: 3, result: matched })}'`) });
+found.oddMatch = await messageOf(matching.start("true").then((job) => job.waitFor({ text: "x" })));
+await matching.close();
+
 const unnamed = new Client({ command: peer(`echo '${answer}'`) });
 found.unnamed = await messageOf(unnamed.subscribe());
 await unnamed.close();

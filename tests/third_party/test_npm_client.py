@@ -158,6 +158,7 @@ def test_no_message_of_a_peer_ends_or_blocks_the_program(package: Path) -> None:
         "oddResults": dict.fromkeys(
             ["null", "number", "text", "list", "empty"], ["ShelldError"] * 3
         ),
+        "oddMatch": "the peer's result of bash_output has another form",
         "unnamed": "the answer names no subscription",
         "endless": "the daemon wrote a message of more than 268435456 bytes",
         "shortage": "cannot start sleep: spawn sleep EMFILE",

@@ -22,9 +22,10 @@ export function backgroundResult(value: unknown): BackgroundResult {
 
 /** Return the result of a read of output. */
 export function readResult(value: unknown): BashOutputResult {
-  const { stdout, stderr, stdoutRange, stderrRange } = Object(value) as Partial<BashOutputResult>;
+  const { stdout, stderr, stdoutRange, stderrRange, matched } = Object(value) as Partial<BashOutputResult>;
   const hasText = typeof stdout === "string" && typeof stderr === "string";
   if (!hasText || !isRange(stdoutRange) || !isRange(stderrRange)) throw odd("bash_output");
+  if (matched && !(isRange(matched) && ["stdout", "stderr"].includes(matched.stream))) throw odd("bash_output");
   return value as BashOutputResult;
 }
 
