@@ -226,6 +226,12 @@ found.wrongTypes = await Promise.all([
   told(awaited.waitFor(null)),
   told(again.subscribe({ events: "exit" })),
   told(again.call("subscribe", null)),
+  told(again.bash("true", 5000)),
+  told((async () => again.stream("true", "no"))()),
+  told(again.start("true", ["no"])),
+  told(again.call("ping", {}, 5)),
+  told(again.subscribe("shell")),
+  told((async () => new Client(command))()),
 ]);
 const nulls = again.stream("echo stream", null);
 found.nullOptions = [

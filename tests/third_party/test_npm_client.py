@@ -114,6 +114,7 @@ def test_compiled_client_drives_a_daemon(package: Path) -> None:
             *["TypeError: waitFor needs a text, a pattern or a port, and only one of them"] * 2,
             "TypeError: events must be a list",
             "ShelldError: Missing required parameter: events",
+            *["TypeError: options must be an object"] * 6,
         ],
         "nullOptions": ["bash\n", "bash\n", "stream\n", "start\n", {}],
         "lines": ["one", "", "two", "three"],

@@ -59,7 +59,7 @@ export class Client implements AsyncDisposable {
   #isClosed = false;
 
   constructor(given?: ClientOptions | null) {
-    const options = given ?? {};
+    const options = optionsIn(given);
     if (!options.restart && (options.keepDirectories || options.onRestart)) {
       throw new TypeError("keepDirectories and onRestart need restart: true");
     }
@@ -76,7 +76,7 @@ export class Client implements AsyncDisposable {
     params: Methods[M]["params"],
     options: { signal?: AbortSignal | undefined } | null = {},
   ): Promise<Methods[M]["result"]> {
-    const signal = signalIn(options);
+    const signal = signalIn(optionsIn(options));
     // The caller may change its params before the answer comes, or before a later restart.
     const given = this.#options.restart
       ? this.#memory.withTarget(method, copyOf(params))
@@ -94,14 +94,14 @@ export class Client implements AsyncDisposable {
     command: string,
     options: (BashOptions & { signal?: AbortSignal }) | null = {},
   ): Promise<BashResult> {
-    const { signal, ...params } = options ?? {};
+    const { signal, ...params } = optionsIn(options);
     return (await this.call("bash", { ...params, command }, { signal })) as BashResult;
   }
 
   /** Run a command in the foreground. Iterating yields its output as it comes. */
   stream(command: string, options: (BashOptions & { signal?: AbortSignal }) | null = {}): Stream {
+    const { signal: _, ...params } = optionsIn(options);
     const signal = signalIn(options);
-    const { signal: _, ...params } = options ?? {};
     const notify: BashParams["notify"] = ["output", "exit"];
     const given = this.#memory.withTarget("bash", { ...params, command, notify });
     return new Stream(this.#whenReady(signal), given, this.#noteOf("bash", given), signal);
@@ -121,7 +121,7 @@ export class Client implements AsyncDisposable {
 
   /** Run a command in the background. */
   async start(command: string, given?: BashOptions | null): Promise<Job> {
-    const options = given ?? {};
+    const options = optionsIn(given);
     const connection = await this.#ready();
     const wanted = { ...options, command, run_in_background: true };
     const params = this.#memory.withTarget("bash", wanted);
@@ -138,7 +138,7 @@ export class Client implements AsyncDisposable {
    * subscription, this reader gets an error.
    */
   async subscribe(params?: SubscribeParams | null): Promise<Events> {
-    const given: SubscribeParams = { ...params };
+    const given: SubscribeParams = { ...optionsIn(params) };
     let wanted = given.events ?? undefined;
     if (wanted !== undefined && !Array.isArray(wanted)) throw new TypeError("events must be a list");
     const connection = await this.#ready();
@@ -231,6 +231,15 @@ export class Client implements AsyncDisposable {
   ): Promise<void> {
     await this.#options.onRestart?.(cause, directories);
   }
+}
+
+/**
+ * Return options, which may be left out or null. Throws a `TypeError` for anything but an object, such
+ * as a timeout, which would have no effect.
+ */
+function optionsIn<T extends object>(value: T | null | undefined): T {
+  if (typeof (value ?? {}) === "object" && !Array.isArray(value)) return value ?? ({} as T);
+  throw new TypeError("options must be an object");
 }
 
 /** Quote a word for bash. */
