@@ -57,8 +57,8 @@ STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 STOP_GRACE_MS: Final = 500
 # How much time the shells have to end after SIGTERM, and how much time is added for each shell. If
 # the requests in flight end before `DRAIN_S` is over, the shells also get the time that was left.
-# The time is counted in turns (see `patience`). A turn in which a shell ends does not count. The
-# reason is that shells may end late on a busy machine, and clients must still learn of this.
+# The time is counted in turns (see `patience`), and a turn in which a shell ends does not count: on
+# a busy machine, shells may end late, and clients must still learn that they have ended.
 STOP_KILL_S: Final = 0.8
 STOP_KILL_PER_SHELL_S: Final = 0.003
 # How long the whole stop may take. In the time that the earlier stages have left, but at least for
@@ -208,7 +208,8 @@ async def _run(
             logger.info("stopping: %d shells are running", len(manager.list_running()))
             stop_at = anyio.current_time() + STOP_S
             loop = asyncio.get_running_loop()
-            # A shortage of memory can swallow a cancellation. Then no stage of the stop would end.
+            # If memory is short, a cancellation can get lost, and a stage of the stop would never
+            # end.
             last_resort = loop.call_at(
                 anyio.current_time() + _longest_stop_s(manager),
                 lambda: _end_although_tasks_run(manager, pool, _exit_code(server, output)),

@@ -99,8 +99,8 @@ class AuditLog:
         # The operations that fail at present: "written", "rotated", "opened again". Each failure is
         # reported once, not for every line.
         self._failing: set[str] = set()
-        # The device and inode of the file. From these, the log notices that another daemon has
-        # rotated the file.
+        # The device and inode of the file. If they have changed, another daemon has rotated the
+        # file.
         self._identity = 0, 0
         self._is_file = False
         self._descriptor = self._open()

@@ -21,8 +21,8 @@ MAX_SECONDS: Final = 0.25
 # about a tenth of `MAX_PARSE_SECONDS`.
 MAX_PARSE_SECONDS: Final = 0.1
 MAX_PARSE_SECONDS_AT_ONCE: Final = 0.01
-# The guard reads the clock once every so many steps. Reading the clock takes a tenth as long as a
-# step.
+# The guard reads the clock once every `_STEPS_PER_LOOK` steps. Reading the clock takes a tenth as
+# long as a step.
 _STEPS_PER_LOOK: Final = 16
 MAX_DEPTH: Final = 72
 
@@ -41,7 +41,8 @@ class Exhausted(Exception):
 
 
 class Budget:
-    """The limits and intermediate results of one judgement. All shells of the judgement share them.
+    """The limits and intermediate results of one judgement, which all shells of the judgement
+    share.
 
     If the steps or the parse time run out, the verdict becomes unresolved. With `gives_up`, the
     budget raises `Exhausted` instead.

@@ -196,7 +196,8 @@ def _compgen(shell: Shell, arguments: Sequence[str], _stdin: str) -> str:
             with suppress(ExpansionError):
                 words += expand_text(value, shell.copy()).split()
         elif name == "c" or (name, value) == ("A", "command"):
-            # The operand counts as a completion, because a program can have exactly this name.
+            # The guard treats the operand itself as a completion, because there may be a program of
+            # this name.
             words += operands[:1] or kept
     found = [each for each in words if each.startswith(prefix)]
     return "".join(f"{each}\n" for each in found) or UNKNOWN

@@ -119,9 +119,9 @@ _FOR: Final = re.compile(r"\bfor\b")
 def _nearest(places: list[_Place], code: str, position: int) -> _Place:
     """Find the assignment that gives a variable its value at a position in the code.
 
-    Usually, this is the last assignment before the position. If there is none, return the first
-    assignment after the position. Also return the first assignment after the position if it is on
-    the same line and belongs to a ``for`` after the position.
+    Usually, this is the last assignment before the position. Return the first assignment after the
+    position if no assignment comes before the position, or if a ``for`` on the same line makes the
+    assignment.
     """
     index = bisect_left(places, (position,))
     if index == len(places):

@@ -12,9 +12,9 @@ _NUMBERED: Final = re.compile(r"1((?:\d{3})+)")
 def descriptor_for(name: str) -> str:
     """Return the number that stands for the descriptor of ``{name}<file``.
 
-    Bash chooses a free descriptor and stores its number in the variable. The guard uses a number
-    that encodes the name of the variable. So two variables never get the same number, and
-    `name_of_descriptor` can find the variable.
+    Bash chooses a free descriptor and stores its number in the variable. The guard does not know
+    this number, and uses a number that encodes the name of the variable. So two variables never get
+    the same number, and `name_of_descriptor` can find the variable.
     """
     return "1" + "".join(f"{ord(character):03}" for character in name)
 

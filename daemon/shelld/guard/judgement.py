@@ -31,8 +31,8 @@ _MAX_CHUNKS: Final = 32
 
 # Bash sets these variables when it starts, even if the environment has other values.
 _INITIAL: Final = {"IFS": " \t\n"}
-# Matches a script that gives a value to a variable. Matches no nameref and no empty array. Also
-# matches no exported variable, because its value is in the environment.
+# Matches a script that gives a value to a variable. Does not match namerefs, empty arrays, and
+# exported variables, whose values are in the environment.
 _SETS_VARIABLE: Final = re.compile(
     r"(?:unset -v \w+; |\{ )?(?:declare -[^\snx]+ )?([A-Za-z_]\w*)=(?!\(\)\s)"
 )

@@ -213,7 +213,7 @@ def _maker(program: str, arguments: Sequence[str]) -> list[str] | None:
 
 
 def _front_end(arguments: Sequence[str]) -> list[str] | None:
-    """Return the operands of mkfs(8), None if it makes no file system.
+    """Return the operands of mkfs(8), or None if this call makes no file system.
 
     If mkfs does not know an option, it passes this option and all later arguments on to another
     program.

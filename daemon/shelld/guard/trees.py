@@ -13,8 +13,8 @@ from typing import Final
 
 from shelld.guard.calls import LITERAL, compiled, end_of_arguments, given, values_in
 
-# The guard reads at most this many walks through a tree, and at most this many characters of the
-# body of each walk.
+# The guard reads at most `_MAX_WALKS` loops that walk through a tree, and at most `_MAX_BODY`
+# characters of the body of each loop.
 _MAX_WALKS: Final = 8
 _MAX_BODY: Final = 4 * 1024
 # A walk is a loop such as ``for root, dirs, files in os.walk("/")`` or ``for p in

@@ -1,9 +1,9 @@
 """Finds out whether bytes are still on their way to or from a program that is behind relays.
 
 Bytes that a relay writes to a terminal arrive a moment later. During this moment, the relay already
-sleeps again, and the program that will get the bytes still sleeps in its read. So both seem to wait
-for input. In the same way, after a program has written a question, the program already sleeps, and
-the relay that will pass on the question still sleeps.
+sleeps again, and the program that will get the bytes still sleeps in its read. So both processes
+seem to wait for input. In the same way, after a program has written a question, the program already
+sleeps, and the relay that will pass on the question still sleeps.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ def wait_on(member: Member, source: Source) -> tuple[Wait, int] | None:
 
 
 def is_on_its_way(hops: Sequence[Hop]) -> bool:
-    """Return whether input is still between the first and the last of `hops`. Each of the hops gets
-    its input from the hop before it.
+    """Return whether input is still on its way from the first process in `hops` to the last one.
+    Each process gets its input from the process before it.
 
-    Looks at the hops in the order in which input passes them. A relay that sleeps has passed on all
-    input that it has read. If the terminal behind the relay is empty after that, and the next
-    process sleeps, all input has arrived at the next process.
+    Checks the processes in this order. A relay that sleeps has passed on all input that it has
+    read. If the terminal behind the relay is empty after that, and the next process sleeps, all
+    input has arrived at the next process.
     """
     for number, (member, source) in enumerate(hops):
         found = wait_on(member, source)
@@ -79,10 +79,11 @@ def is_on_its_way(hops: Sequence[Hop]) -> bool:
 
 
 def has_unread_output(hops: Sequence[Hop], members: Sequence[Member]) -> bool:
-    """Return whether output is still on its way from the last of `hops` to the first.
+    """Return whether output is still on its way from the last process in `hops` to the first one.
 
-    The last of the hops sleeps, so it has written all of its output. If a relay then sleeps and has
-    nothing to read from the terminal behind it, the relay has passed on this output.
+    The last process sleeps, so it has written all of its output. If a relay then sleeps, and has
+    nothing to read from the terminal behind it, the relay has passed on all output that it has
+    read.
     """
     for hop in reversed(hops[1:]):
         for member in members:

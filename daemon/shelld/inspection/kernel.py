@@ -148,8 +148,8 @@ def waits(pid: int, is_spent: Callable[[], bool] = lambda: False) -> Iterator[Wa
             # A 32-bit program has other numbers for its calls.
             continue
         if thread != str(pid) and _is_held(proc_dir):
-            # A tracer such as a debugger may hold a thread at the beginning of a call. The thread
-            # does not wait in the call then.
+            # If a tracer such as a debugger holds a thread at the beginning of a call, the thread
+            # does not wait for input.
             continue
         # Meanwhile, another thread of the process may unmap memory or close a descriptor. An
         # argument of the call may also be an invalid address.

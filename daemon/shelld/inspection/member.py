@@ -28,7 +28,7 @@ def member_of(
 ) -> Member:
     """Check a process, and return the result.
 
-    `is_spent` returns whether the time for this is over. `known`: see `file_in`.
+    `is_spent` returns whether the time for the check is over. `known`: see `file_in`.
 
     Without `with_reads`, the files that the threads of the process wait to read are left out.
     Raises OSError or ValueError if the process is gone.

@@ -29,9 +29,9 @@ class Passed(NamedTuple):
     """`inner`: the terminals to which a process passes its input on. `is_uncertain`: the process
     may also pass its input on in another way.
 
-    The sources in `inner` have no group, because the state of each process shows which group is in
-    the foreground of its own terminal. So a source in `inner` always differs from the source of our
-    terminal, even if both terminals have the same number because one is in a container.
+    In the sources in `inner`, `group` is None, because the state of each process shows which group
+    is in the foreground of its own terminal. So these sources always differ from the source of our
+    terminal, even if one terminal is in a container and both have the same number.
     """
 
     inner: list[Source]

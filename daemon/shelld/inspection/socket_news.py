@@ -29,10 +29,10 @@ _QUIET_DIVISOR: Final = 50
 # this minimum is multiplied by their number.
 _COST_SHARE: Final = 40
 # It takes milliseconds to list the sockets of another namespace, and microseconds to count them. So
-# each check counts the sockets, and lists them only if their number has changed. A check also lists
-# them if the last list is `_LIST_ANYWAY_S` old, because a new socket may have replaced another one.
-# But if listing the sockets takes long, at least `_LIST_COST_SHARE` times as long passes before the
-# next such list.
+# each check counts the sockets, and lists them only if their number has changed. Even if the number
+# is the same, the sockets are listed again after `_LIST_ANYWAY_S`, because a new socket may have
+# replaced another one. If a listing takes long, they are listed again only after `_LIST_COST_SHARE`
+# times as long.
 _LIST_ANYWAY_S: Final = 1.0
 _LIST_COST_SHARE: Final = 400
 
@@ -67,8 +67,8 @@ class SocketNews:
         # The time.monotonic() at which the pauses began to grow.
         self._quiet_from = 0.0
         self._timer: asyncio.TimerHandle | None = None
-        # The number of sockets when they were last listed. At the time `_list_due_at`, they are
-        # listed again even if their number has not changed.
+        # The number of sockets when they were last listed. From `_list_due_at` on, a check lists
+        # the sockets again even if their number has not changed.
         self._number: int | None = None
         self._list_due_at = 0.0
         # The objects for the other namespaces that are watched now, by inode.
@@ -99,8 +99,9 @@ class SocketNews:
 
         `proc_dir`: the directory in /proc of a process in this namespace.
 
-        `wake` is also called if all processes that the watchers have named have left the namespace.
-        `wake` may also be called for sockets that already listen when the `with` block begins.
+        The watchers have named processes in the namespace. If all these processes leave the
+        namespace, `wake` is called as well. `wake` may also be called for sockets that already
+        listen when the `with` block begins.
         """
         news = self._others.setdefault(namespace, SocketNews(namespace, self._others))
         try:
@@ -143,8 +144,8 @@ class SocketNews:
         return (time.thread_time() - began) * count
 
     def _proc_dir(self) -> str | None:
-        """Return the directory in /proc of a process in the namespace. Return None if all processes
-        that the watchers have named have left the namespace.
+        """Return the directory in /proc of a process in the namespace. Return None if none of the
+        processes that the watchers have named is still in the namespace.
         """
         if self._namespace is None:
             return "/proc/self"

@@ -37,9 +37,10 @@ class _Files(NamedTuple):
     """The names of a cgroup's files for one kind of limit.
 
     The file `limit` sets the limit. The file `counter` counts events, and `line` matches the line
-    with the count. `more` maps the names of files for further limits to their values. If a value is
-    None, the file gets the same value as the file `limit`. Not every system has these files. The
-    file `switch` makes the limit apply to all descendants of the cgroup.
+    with the count. The keys of `more` are the names of files that set further limits, and its
+    values are these limits. If such a value is None, the file gets the same value as the file
+    `limit`. Not every system has these files. The file `switch` makes the limit apply to all
+    descendants of the cgroup.
     """
 
     limit: str

@@ -142,7 +142,7 @@ class Limiter:
                 self._cgroups.end_session(group.cgroups)
 
     def trim(self) -> None:
-        """Retry steps that have failed: end the membership of commands that are gone, and remove
+        """Do again what has failed: end the membership of commands that are gone, and remove
         cgroups.
         """
         for member in list(self._watched):

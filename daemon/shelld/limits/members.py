@@ -23,8 +23,8 @@ LimitReason = Literal["memory", "processes", "cpu", "file_size"]
 LIMIT_REASONS: Final = frozenset(get_args(LimitReason))
 
 # With SIGXFSZ, the kernel ends a process that writes too large a file. The first return code means
-# that this process was bash itself. The second means that it was the last process for which bash
-# waited.
+# that the kernel has ended bash itself, and the second that it has ended the last process for which
+# bash waited.
 _FILE_TOO_LARGE: Final = (-signal.SIGXFSZ, 128 + signal.SIGXFSZ)
 
 

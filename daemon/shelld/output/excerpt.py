@@ -28,7 +28,7 @@ _LINE_SHARE: Final = 5
 _WINDOW_BYTES: Final = 1024 * 1024
 
 # Text may have fewer characters than bytes. If the excerpt is too short for this reason, more bytes
-# are read. This is done at most this many times.
+# are read, in at most `_ATTEMPTS` attempts.
 _ATTEMPTS: Final = 5
 
 # At most this many bytes at the end are searched for the line that shows the progress.
@@ -76,8 +76,8 @@ class ExcerptReader(StreamReader):
         whole = await _whole(store, start, stop, limit, final=final)
         self.is_cut = whole is None
         if whole is not None:
-            # Some bytes may have been dropped after they were read. Do not count them, because the
-            # text includes them.
+            # Some of these bytes may have been dropped from the store after they were read. Do not
+            # count these bytes as dropped, because the text includes them.
             (text, _, end), dropped = whole
         else:
             head = _head(store, start, stop, limit // 2)

@@ -35,8 +35,8 @@ class Spool:
         self._descriptor: int | None = None
         # One byte for each block of the file: whether the block is in use.
         self._used = bytearray()
-        # The numbers of blocks that may be free. The lowest is used first, so that the end of the
-        # file becomes free.
+        # The numbers of blocks that may be free. The block with the lowest number is used first, so
+        # that blocks at the end of the file become free.
         self._free: list[int] = []
 
     @property

@@ -66,7 +66,7 @@ def plain_text(data: bytes, *, strip: bool, is_end: bool) -> str:
 
 def _decoded(data: bytes, *, strip: bool, is_end: bool) -> tuple[str, int]:
     """Return the text of whole units, and how many of their bytes are not UTF-8."""
-    # Decode the pieces separately, because bytes on both sides of a sequence never form a
+    # Decode the pieces separately, because bytes before and after an escape sequence never form one
     # character.
     pieces = list(without_escapes(data, is_end=is_end)) if strip else [data]
     texts = [piece.decode("utf-8", "replace") for piece in pieces]
@@ -142,8 +142,8 @@ class JoinedText:
             self._line.append(state)
 
     def joined(self, *, is_end: bool) -> str:
-        """Return the text. `is_end` says that no text follows. In that case, carriage returns at
-        the end overwrite nothing, and the result leaves them out (only with `strip`).
+        """Return the text. If `is_end` is true, no text follows, so carriage returns at the end
+        overwrite nothing. With `strip`, the result leaves them out.
         """
         text = "\r" * self._begins_overwritten + "".join([*self._lines, *self._line])
         return without_final_returns(text) if self._strip and is_end else text

@@ -71,8 +71,8 @@ class Reports:
         entries = [
             (runner, *refusal, count, at) for (runner, refusal), (count, at) in self._unsent.items()
         ]
-        # If the daemon is too busy to take the report, the loop in `run` sends it later, and the
-        # clients wait until then.
+        # If the daemon does not read now, the loop in `run` sends the report later, and the clients
+        # wait until then.
         if self._send((DENIED, entries)):
             self._unsent.clear()
             while self._waiting:

@@ -123,7 +123,7 @@ class Emulator:
 
     @property
     def _now(self) -> Vt:
-        """The emulator, after it has received the text that `Marks` has held back."""
+        """Pass the text that `Marks` has held back to the emulator, and return the emulator."""
         self._vt.feed_str(self._marks.release())
         return self._vt
 

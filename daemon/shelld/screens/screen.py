@@ -73,8 +73,8 @@ class View(NamedTuple):
 class _Wanted(NamedTuple):
     """The output that a capture must show.
 
-    A capture shows the output up to `end`. After the time `cut_at`, the output up to `least` is
-    enough.
+    A capture shows the output up to the offset `end`. After the time `cut_at`, it may stop once it
+    has shown the output up to the offset `least`.
     """
 
     end: int
@@ -120,8 +120,8 @@ class Screen:
         self._scrollback = 0
         # The version of the screen at the last capture.
         self._version = 0
-        # Output before this offset is not shown, because the step at its end has ended two
-        # processes.
+        # Output before this offset is not shown, because two processes have ended while they showed
+        # the output just before it.
         self._start = 0
         # The offset and the kind of the step at which the last process was lost.
         self._lost_at = -1, b""
@@ -219,8 +219,8 @@ class Screen:
                 return await self._ask(kind, content) if kind else b""
             except (OSError, _Lost) as error:
                 failure = shortage(error)
-                # If `_start` has changed, the next attempt skips the step that has ended processes.
-                # A later step may also end processes, so allow all attempts again.
+                # If `_start` has changed, the next attempt skips the output that made two processes
+                # end. Later output may do the same, so allow all attempts again.
                 attempts = _ATTEMPTS if self._start > start else attempts - 1
         raise failure or resource_exhausted(
             "processes", "No helper process can start for this screen"
@@ -296,8 +296,8 @@ class Screen:
 
     async def _step(self, kind: bytes, content: bytes, length: int) -> bytes:
         """Make the process show the next `length` bytes of the output. For a new size, `length` is
-        0. If a step has ended two processes, later processes skip this step and all output before
-        it.
+        0. If two processes have ended in the same step, later processes skip the output of this
+        step and all output before it.
         """
         try:
             return await self._ask(kind, content)

@@ -55,8 +55,8 @@ logger = Log("shelld.targets")
 
 # How long a target may take to connect. A user may have to confirm a login elsewhere.
 CONNECT_S: Final = 60.0
-# How long a connected target may be silent before the link sends a ping, and before the link counts
-# as lost. A target that is short of memory may need half a minute for an answer.
+# If a connected target has been silent for `PING_S`, the link sends a ping. After `SILENCE_S`, the
+# link counts as lost. A target that is short of memory may need half a minute for an answer.
 PING_S: Final = 15.0
 SILENCE_S: Final = 60.0
 # How long to wait for the answer to a cancelled request, and how long to wait until its effect is
@@ -120,9 +120,9 @@ class Link:
         # The number of the client's first request. Earlier requests came from other clients.
         self._first_number = 1
         self.subscribers = Subscribers()
-        # The next message, if it must wait. Any message waits while the client has much to read. An
-        # event also waits after an answer, because the task of the answered call may not have
-        # passed the answer on yet.
+        # The next message, if it cannot be passed on yet. Every message waits while the client has
+        # much to read. An event that follows an answer also waits, until the task of the answered
+        # call has passed the answer on.
         self._held: Message | None = None
         self._has_answered = False
         # Why the link is over, as the end of a sentence, or as an error.
@@ -468,7 +468,7 @@ class Link:
         named = named_error(self._target, error)
         if named.kind is not ErrorKind.SHUTTING_DOWN:
             return named
-        # Only the target shuts down. Do not let the client believe that this daemon does.
+        # The target shuts down, but this daemon does not, so replace the error.
         message = f"Target {self._target} is shutting down"
         lost = target_lost(self._target, message, maybe_started=True)
         return PassedOnError(lost.code, message, {**named.data, **lost.data})

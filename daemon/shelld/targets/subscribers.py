@@ -63,8 +63,8 @@ class _Subscriber(NamedTuple):
 class Subscribers:
     def __init__(self) -> None:
         self._kept: dict[str, _Subscriber] = {}
-        # Has an item for each subscription that no answer has named yet. The item says whether the
-        # subscription's last event reports leftover processes.
+        # The last event of a subscription may come before the answer that names the subscription.
+        # For each such subscription, this tells whether the event reports leftover processes.
         self._early: dict[str, bool] = {}
 
     def note(self, result: bytes, request_id: bytes | None, notify: bytes | None = None) -> None:
@@ -118,13 +118,14 @@ class Subscribers:
             self._early[name] = has_leftover
             if len(self._early) > MAX_KEPT:
                 # If the answer to a command is an error, no answer ever names the subscription of
-                # the command, so its item would stay.
+                # the command. So limit the number of such items.
                 del self._early[next(iter(self._early))]
         elif found.ends_with(has_leftover=has_leftover):
             self.forget(name)
 
     def take_lost(self, target: str, message: str) -> Mapping[str, Any] | None:
-        """Forget the oldest subscription. Return the params of ``shell/lost`` for it.
+        """Forget the oldest subscription, and return the params of ``shell/lost`` for this
+        subscription.
 
         Return None if no subscription is left.
         """

@@ -2,8 +2,9 @@
 
 Owns the connections to the targets. Never makes a connection before a request needs it.
 
-Every session except the default session is in one place: either at this daemon, or at the target
-that its first request named. This daemon and each target have a default session of their own.
+Every session except the default session belongs either to this daemon, or to the target that the
+first request of the session has named. This daemon and each target have a default session of their
+own.
 """
 
 from __future__ import annotations
@@ -151,7 +152,7 @@ class Targets:
     def assign(self, session: str, target: str) -> bool:
         """Record that a session is at a target. Return whether this call has made a new record.
 
-        Raises `RpcError` (invalid_params) if the session is in another place.
+        Raises `RpcError` (invalid_params) if the session is at this daemon or at another target.
         """
         if session == DEFAULT_SESSION:
             return False

@@ -65,9 +65,8 @@ class Input:
         self.closed: ClosedReason | None = None
         # The time.monotonic() at which input was last written.
         self.written_at = -math.inf
-        # A request to write holds this lock. Before the request writes, it prepares its wait and
-        # judges its lines, which may take a while. During this time, a later request must not
-        # overtake it.
+        # A request to write holds this lock. Before a request writes, it prepares its wait and
+        # judges its lines, which may take a while. During this time, no later request may write.
         self.lock = anyio.Lock(fast_acquire=True)
         self.typed = NOTHING_TYPED
         self._queue = bytearray()
@@ -93,7 +92,9 @@ class Input:
 
     @property
     def is_unwatched(self) -> bool:
-        """Whether input waits for room, but `watch` has failed. `flush` tries again."""
+        """Whether input waits for room, but `watch` has failed, so nobody waits until there is
+        room. `flush` tries again.
+        """
         return self.closed is None and bool(self._queue) and not self._is_watched
 
     def write(self, data: bytes) -> None:
@@ -290,8 +291,8 @@ class TerminalInput(Input):
                 self._answers.append(_Answer(start + end, report))
             elif ask is not None:
                 if not self._answers:
-                    # Ask before the question is added. If it were added and `ask` failed, the
-                    # question would hold up all answers.
+                    # Call `ask` before the question is added. Otherwise, if `ask` failed, the
+                    # question would hold up all later answers.
                     ask()
                 self._answers.append(_Answer(start + end, None))
 
@@ -312,9 +313,8 @@ class TerminalInput(Input):
                 self._answer(report)
 
     def _answer(self, report: bytes) -> None:
-        """Write an answer. It becomes a part of the line that is being typed.
-
-        If it would make this line too long, drop the answer.
+        """Write an answer. The answer becomes a part of the line that is being typed. If it would
+        make this line too long, drop it.
         """
         try:
             now = self.modes()
@@ -377,8 +377,8 @@ class TerminalInput(Input):
         if self.sizes[-1].offset == offset:
             # No output was written while the terminal had the last size, so replace that size. A
             # user who moves the edge of a window causes many sizes. If all sizes were kept, they
-            # would push the sizes of earlier output out of the queue. Also, a screen would have to
-            # be resized for each of them.
+            # would push the sizes of earlier output out of the queue, and a screen would have to be
+            # resized for each size.
             self.sizes[-1] = new
         else:
             self.sizes.append(new)

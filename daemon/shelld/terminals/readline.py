@@ -35,8 +35,8 @@ class _Line:
         self.joins_kills = False
 
     def _last(self) -> int:
-        """Return the index at which the last character before the cursor begins. The marks of a
-        character are a part of it.
+        """Return the index at which the last character before the cursor begins. Combining marks
+        belong to the character before them.
         """
         place = len(self.before) - 1
         while place > 0 and is_mark(self.before[place]):

@@ -62,9 +62,9 @@ class TypedLine(NamedTuple):
     terminal collected lines when input was last typed. `has_secret`: whether a part of the line, or
     of the lines before it, was typed as a secret.
 
-    `dropped`: the text that an interrupt right before this line has dropped, or None.
-    `kept_scripts`: incomplete shell commands that this line may continue, if readline has kept the
-    text that an interrupt dropped.
+    `dropped`: if an interrupt came right before this line, the text that this interrupt has
+    dropped; otherwise None. `kept_scripts`: incomplete shell commands that this line may continue,
+    if readline has kept the text that an interrupt dropped.
     """
 
     keys: bytes = b""
@@ -111,14 +111,14 @@ class Typed(NamedTuple):
     quoted newline, the text from the previous newline, or from the start of the line, up to this
     newline. Readline adds a pasted or quoted newline to its line, but another program may end its
     line there. If `rest` has such newlines, `parts` also has the text of `rest` up to the last such
-    newline. If the typed part of the next line is too long, `rest` has only its end, and `parts`
-    also has all of it.
+    newline. If the typed part of the next line is too long, `rest` has only the end of this part,
+    and `parts` also has the whole part.
 
-    `kept`: pairs of an index and a text. The text is an interrupted line, followed by the line that
-    has this index in `readable`. Bash may run this text without its first byte. The reason is that
-    readline keeps the interrupted line without its first byte if more text comes while bash handles
-    the interrupt. Readline then adds the new text to the kept line. `dropped`: the text that an
-    interrupt right before the rest has dropped, or None.
+    `kept`: pairs of an index and a text. Each text is an interrupted line, joined with the line
+    that has this index in `readable`. Bash may run the text without its first byte: if more text
+    comes while bash handles an interrupt, readline may keep the interrupted line without its first
+    byte, and add the new text to it. `dropped`: if an interrupt comes right before `rest`, the text
+    that this interrupt has dropped; otherwise None.
     """
 
     lines: list[bytes | None]
@@ -130,8 +130,8 @@ class Typed(NamedTuple):
 
     @property
     def first(self) -> bytes | None:
-        """The first item of `readable`, or None. Only this item can contain input of earlier
-        writes.
+        """The first item of `readable`, or None. Only this item can contain text that earlier
+        writes have typed.
         """
         return next(iter(self.readable), None)
 
@@ -155,8 +155,8 @@ def typed(
     """Return the result of typing `data` after `before`.
 
     `interrupt`: a key that makes the program drop the line, unless `lnext` or a quoting key of
-    readline comes before it. `swallowed`: keys that the terminal does not pass on. `dropped`: the
-    text that an interrupt has dropped right before `before`.
+    readline comes before it. `swallowed`: keys that the terminal does not pass on. `dropped`: if an
+    interrupt came right before `before`, the text that this interrupt has dropped.
     """
     quotes = (QUOTES.encode() + lnext).translate(None, swallowed)
     ends = rb"\r\n?|\n|\x1b\[20[01]~"
@@ -220,8 +220,8 @@ def readings(line: bytes) -> Iterator[str]:
     The first texts are the line as readline edits it, the line without its keys, and each part
     between two keys. Each part is a possible line, because a key may have dropped the text before
     it, may have done nothing, or may have left the end of its bytes in the line. The last texts are
-    the results if the kernel's line editor edits the line. The shell may read such a line if it has
-    another terminal, which gets its input from ours. Only the first text may be empty.
+    the line as the kernel's line editor edits it. The shell may read such a line if it has another
+    terminal, which gets its input from ours. Only the first text may be empty.
     """
     line = line.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     shown = line.decode("utf-8", "replace")

@@ -53,8 +53,8 @@ class Pauses:
     async def pause(self, shell: Shell, is_due: Callable[[], bool] = _never) -> None:
         """Wait until the next check is due.
 
-        New output ends the pause early. A notification of the shell does so as well, if `is_due`
-        then returns True. But the pause always takes at least `shortest` seconds.
+        New output ends the pause early. When the shell notifies its waiters, the pause also ends if
+        `is_due` returns True. But the pause always takes at least `shortest` seconds.
         """
         now, before = anyio.current_time(), shell.output.written
 

@@ -63,9 +63,9 @@ class PromptIdentity(NamedTuple):
     def is_same(self, other: PromptIdentity | None) -> bool:
         """Return whether this is the prompt that an earlier check has found.
 
-        A program that has written no output has not asked again, even if other processes have
-        written output. A program that has written output has asked again if the last line has
-        changed.
+        If the program has written no output since that check, the prompt is the same, even if other
+        processes have written output. If the program has written output, the prompt is the same if
+        the last line is the same.
         """
         if other is None or not self.has_same_reader(other):
             return False
@@ -275,8 +275,8 @@ async def wait_for_prompt(shell: Shell, give_up_at: float, pauses: Pauses) -> Pr
         # The deadline also ends the wait for a turn.
         with anyio.CancelScope(deadline=give_up_at):
             if not await shell.wait_for_news(now + pauses.next(shell)):
-                # If the command has been silent for less time, no prompt with a time limit can be
-                # settled.
+                # If the command has been silent for less than `_TIMER_MS`, a program that waits
+                # with a time limit may still be waiting for its terminal.
                 is_silent = shell.silent_s >= _TIMER_MS / 1000
                 found = await pauses.check(settled_prompt_of, shell)
                 if found is not None and is_settled(found):

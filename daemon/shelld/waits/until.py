@@ -24,8 +24,9 @@ from shelld_protocol.errors import invalid_params, missing_parameter
 from shelld_protocol.shell_methods import BashOutputParams
 from shelld_protocol.structs import Listener, Matched, UntilName
 
-# When a process ends, it closes its input before the daemon knows that the process has ended. In
-# this state, a wait for a prompt waits at most this long until the daemon knows.
+# When a process ends, it closes its input before the daemon learns that the process has ended.
+# After the input was closed, a wait for a prompt waits at most this long for the daemon to learn of
+# the end.
 _END_WAIT_S: Final = 0.1
 
 
