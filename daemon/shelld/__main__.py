@@ -60,7 +60,8 @@ def _main() -> int:
         # This handles SIGINT only during the start. A running daemon has its own handler of SIGINT.
         return _INTERRUPTED
     except (MemoryError, SystemError, ImportError) as error:
-        # This handles such errors only during the start. A running daemon handles them itself.
+        # This handles a shortage of memory only during the start. A running daemon handles such
+        # errors itself.
         is_lost = any(text in str(error) for text in _NO_MEMORY)
         if not (is_lost or isinstance(error, MemoryError)):
             raise

@@ -211,7 +211,9 @@ class Evaluation(Redirections):
         return [*found, *rest]
 
     def _surely_runs(self, node: Node) -> bool:
-        """Return whether this command certainly runs in this shell, before all later commands."""
+        """Return whether this command certainly runs, in this shell and not in a subshell, and
+        before all later commands.
+        """
         is_own = self.scripts == 1 and not self.budget.active and "set" not in self.functions
         return is_own and self.nounset is not None and nodes.is_always_reached(node)
 

@@ -105,8 +105,8 @@ class Files(Shell):
         try:
             calls = callees.calls_of(parse.parse(plain(text), self.budget.parse_seconds))
         except parse.TooSlow:
-            # Report nothing here. The guard will also run out of time when it follows the script,
-            # and will report that.
+            # Report nothing here. When the guard later follows the script, it runs out of time
+            # again, and reports this.
             return
         calls = [
             each._replace(name=normalized(each.name, self.cwd)) if "/" in each.name else each

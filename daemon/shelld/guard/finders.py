@@ -56,7 +56,7 @@ _WIDE_TESTS: Final = {
 
 
 def _is_wide(expression: Sequence[str]) -> bool:
-    """Return whether a find(1) expression contains no test that rules out many files."""
+    """Return whether all tests of a find(1) expression rule out only few files."""
     index = 0
     while index < len(expression):
         word = expression[index]

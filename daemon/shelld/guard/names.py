@@ -95,7 +95,8 @@ class Names(Arrays):
         self.home = home
         # The directories on the stack of ``pushd``, without the working directory.
         self.pushed: tuple[str, ...] = ()
-        # The text of the command that the guard follows now, and whether it uses an unset variable.
+        # The text of the command that the guard follows now, and whether this command uses an unset
+        # variable.
         self.segment = ""
         self.has_unset = False
         # True if bash stops at an unset variable, False if it does not, and None if this is

@@ -50,7 +50,7 @@ def _regex(pattern: str) -> str:
 def matches_whole(value: str, pattern: str) -> bool | None:
     """Return whether a pattern matches a value.
 
-    Return None if this is unknown or depends on letter case.
+    Return None if the guard cannot tell, or if the result depends on upper and lower case.
     """
     result = _matches_whole(value, pattern)
     return result if _matches_whole(value.lower(), pattern.lower()) is result else None

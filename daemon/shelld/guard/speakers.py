@@ -95,8 +95,8 @@ _COMMANDS: Final[dict[str, tuple[str, ...]]] = {
     "apt-get": (r"(?i)^[\w:-]*invoke(?:-success)?(?:::)?=(.*)",),
 }
 
-# In ``ed`` and ``ex``, a line that matches this pattern begins inserted text. A line with a dot
-# ends the text.
+# In ``ed`` and ``ex``, a line that matches this pattern begins inserted text. The inserted text
+# ends before a line that is only a dot.
 _INPUT: Final = re.compile(r"[\d.,$+-]*+[aic]\s*+")
 _EDITORS: Final = frozenset({"ed", "ex"})
 # Some of these programs also change files themselves. For each such change, `_EFFECTS` has a

@@ -37,7 +37,7 @@ def _name(signal: str) -> str:
 
 
 def run_traps(shell: Shell) -> None:
-    """Follow the actions of all traps at the end of a shell."""
+    """Follow the actions of all traps, because the shell ends here."""
     traps, shell.traps = shell.traps, {}
     for action in dict.fromkeys(traps.values()):
         shell.copy().run_script(action, "")

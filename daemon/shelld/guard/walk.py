@@ -296,8 +296,8 @@ class Walk:
             self._name_coprocess(*self._coprocess)
             self._coprocess = None
         elif self._names:
-            # This word is the name after a reserved word. The branch above handles ``coproc`` right
-            # before a compound command, which has no name.
+            # This word is the name after a reserved word. If a compound command comes right after
+            # ``coproc``, there is no name, and the branch above handles this case.
             self._names = False
             if self._coprocess is not None:
                 self._coprocess = (self._coprocess[0], self._at)

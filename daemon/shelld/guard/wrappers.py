@@ -101,7 +101,7 @@ class _Unwrapping:
         return Inner(argv, self._assignments, script, self._cwd, away)
 
     def _read(self) -> bool:
-        """Read the arguments before the program. Return whether a program can follow."""
+        """Read the arguments before the program. Return False if the wrapper starts no program."""
         spec, rest = self._spec, self._rest
         subcommands = list(spec.options.get("sub", ()))
         leads = "leads" in spec.marks and rest[:1] and rest[0].startswith("-")

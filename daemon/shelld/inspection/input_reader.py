@@ -7,7 +7,7 @@ user. In such cases, silence and the modes of the terminal can make a wait likel
 prove it.
 
 A program such as script or tmux reads the terminal only to pass the input on. Such a program does
-not count, but the programs behind it do.
+not count as waiting for input, but the programs to which it passes the input do.
 """
 
 from __future__ import annotations

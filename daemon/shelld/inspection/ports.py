@@ -45,8 +45,8 @@ def find(
     first process counts.
 
     `here`: the sockets that listen in the network namespace of the daemon. This function adds the
-    other namespaces of the command to `elsewhere`, which must be empty. It maps the inode of each
-    namespace to the directory in /proc of a process in the namespace.
+    other namespaces of the command to `elsewhere`, which must be empty. `elsewhere` then maps the
+    inode of each namespace to the directory in /proc of a process in the namespace.
     """
     # A process may listen in a namespace that it has left. Most likely, this is the namespace of
     # the daemon, so always include the sockets there.

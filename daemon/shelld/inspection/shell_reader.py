@@ -39,10 +39,10 @@ _IGNORED: Final = re.compile(rb"^SigIgn:\s*([0-9a-f]+)", re.MULTILINE)
 class _Shell(NamedTuple):
     """A shell that may read the input. `waits`: whether the shell waits for one of its children.
 
-    Processes that the daemon cannot see, or has not examined, may include such a shell. An item
-    with the `pid` None stands for these processes. `source`: the source from which the shell reads.
-    This is the shell's own terminal if a program such as sudo or tmux passes the input on to that
-    terminal.
+    An item with the `pid` None stands for processes that the daemon cannot see, or has not
+    examined. Such a shell may be among these processes. `source`: the source from which the shell
+    reads. This is the shell's own terminal if a program such as sudo or tmux passes the input on to
+    that terminal.
     """
 
     pid: int | None
@@ -114,8 +114,9 @@ def _shells(top: int, source: Source, pids: list[int]) -> Iterator[_Shell]:
         if program not in SHELLS:
             continue
         with contextlib.suppress(OSError, ValueError):
-            # Check whether the shell waits before `members` lists its children. A shell that waits
-            # starts no new child, so no child is missing in that list.
+            # First check whether the shell waits. Then let `members` list the children of the
+            # shell. While a shell waits, it starts no new child, so no child is missing in that
+            # list.
             waits = waits_for_child(pid)
             about = process(pid)
             own = None if about.is_dead else _source_of(pid, about, top, source)
@@ -135,8 +136,8 @@ def _check_for_shortage() -> None:
 def _source_of(pid: int, about: Process, top: int, source: Source) -> Source | None:
     """Return the source from which a process may read the input now, or None.
 
-    Background groups of a terminal's own session cannot read from the terminal, but other sessions
-    can.
+    A background process of the terminal's own session cannot read from the terminal, but a process
+    of another session can.
     """
     if source.group is None or about.group == source.group:
         return source

@@ -83,7 +83,8 @@ class ParentCgroup(NamedTuple):
 
 
 def find_parents(own: list[OwnCgroup], *, under_systemd: bool) -> dict[Kind, ParentCgroup]:
-    """Return the directory for each kind of limit that can be enforced.
+    """For each kind of limit that a cgroup can enforce, return the directory in which to make
+    cgroups.
 
     `own` are the cgroups of this process.
     """
@@ -283,10 +284,9 @@ class SessionCgroups:
             write(f"{self.paths['pids']}/{_PIDS.limit}", b"%d" % (self._limits["pids"] + count))
 
     def is_crowded(self, waiting: int) -> bool:
-        """Whether there are more processes than the limit plus the number of waiting spare shells.
-
-        This can happen, because the kernel refuses a fork above the limit, but lets every process
-        enter the cgroup.
+        """Whether there are more processes than the limit allows, apart from the waiting spare
+        shells. This can happen, because the kernel refuses a fork above the limit, but lets every
+        process enter the cgroup.
         """
         count = _read(f"{self.paths['pids']}/pids.current") if "pids" in self.paths else ""
         return count.strip().isdecimal() and int(count) > self._limits["pids"] + waiting

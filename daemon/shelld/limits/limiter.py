@@ -112,8 +112,8 @@ class Limiter:
         if member.needs_watch:
             self._watched.add(member)
             self._keep_watching()
-        # This call comes last, because it may fail. After a failure, the processor time counts only
-        # from the first scan on.
+        # This call comes last, because it may fail. If it fails, the limiter counts the processor
+        # time only from the first scan on.
         _note_reaped(member)
 
     def end(self, member: Member) -> None:
@@ -184,7 +184,8 @@ class Limiter:
         limits = group.limits
         for member, usage in usages.items():
             if member.reaped_before_s is None:
-                # `reaped_before_s` was unknown, so count the processor time from now on.
+                # The earlier processor time of the runner is unknown, so count the processor time
+                # from now on.
                 _note_reaped(member)
             elif limits.cpu_seconds is not None and usage.cpu_s > limits.cpu_seconds:
                 self._end_by(member, "cpu")

@@ -115,13 +115,13 @@ class Member:
         self.group = group
         self.cgroups = cgroups
         self.is_waiting = is_waiting
-        # Whether this is a waiting spare shell whose start was reported.
+        # Whether this is a waiting spare shell that has started.
         self.has_entered = False
         self.command: Command | None = None
         # When the command began (time.monotonic()).
         self.began_at = 0.0
-        # The processor time of the processes that the runner had reaped before the command began;
-        # None if unknown.
+        # The runner may have reaped processes before the command began. This is the processor time
+        # of these processes; None if unknown.
         self.reaped_before_s: float | None = None
 
     @property

@@ -31,13 +31,13 @@ _SEQUENCE: Final = re.compile(
     rb"%s[\x40-\x7e]|%s(?:\x07|\x1b\\)|%s\x1b\\|%s[\x30-\x7e]|%s"
     % (_CSI, _OSC, _STRING, _NF, _TWO_BYTES)
 )
-# Matches an incomplete sequence of this kind at the end of the data.
+# Matches an incomplete escape sequence at the end of the data.
 _UNFINISHED: Final = re.compile(rb"(?:%s|%s\x1b?|%s\x1b?|%s|\x1b)\Z" % (_CSI, _OSC, _STRING, _NF))
 # Matches the beginning of a control string, which is the only sequence that can contain a line end.
 _UNFINISHED_STRING: Final = re.compile(rb"(?:%s|%s)\Z" % (_OSC, _STRING))
 # `without_escapes` removes sequences, and also an ESC that begins no sequence. The bytes after such
-# an ESC are text. At the end of the output, it also removes an unfinished sequence, unless the
-# sequence is a control string.
+# an ESC are text. At the end of the output, `without_escapes` also removes an unfinished sequence,
+# unless this sequence is a control string.
 _STRIPPED: Final = re.compile(rb"%s|\x1b" % _SEQUENCE.pattern)
 _STRIPPED_AT_END: Final = re.compile(rb"%s|(?:%s|%s)\Z|\x1b" % (_SEQUENCE.pattern, _CSI, _NF))
 

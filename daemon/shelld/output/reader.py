@@ -193,8 +193,9 @@ class StreamReader:
 
     @property
     def has_news(self) -> bool:
-        """Whether the next peek may return more. This is so if bytes have arrived since the last
-        peek, or if the last skipped read has left bytes that the next peek can use at once.
+        """Whether the next peek may return something new. This is so if bytes have arrived since
+        the last peek, or if the last skipped read has left bytes that the next peek can use at
+        once.
         """
         if self.was_overtaken:
             return self._store.written > self._stream.read_position
@@ -236,8 +237,8 @@ class StreamReader:
 
     def goes_on_after(self, read: Read) -> bool:
         """Whether the next peek can use bytes after `read` even if no new output comes. This is
-        False if the last peek could not use any bytes, because the next peek could not use these
-        bytes either.
+        False if the last peek could not use any bytes, because the next peek would find the same
+        bytes.
         """
         return read.more and read.end > self._position
 

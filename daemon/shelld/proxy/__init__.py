@@ -32,9 +32,9 @@ proxy -> daemon
 The client of a refused connection gets its answer after this message. So when a command has ended,
 the daemon knows all connections that were refused to the command.
 
-End of file means that the other side is gone. If the daemon is gone, the proxy ends. If the proxy
-is gone, the daemon starts another proxy, which gets the same socket. Meanwhile, connections wait in
-this socket.
+At end of file, the other side is gone. If the daemon is gone, the proxy ends. If the proxy is gone,
+the daemon starts another proxy, which gets the same socket. Meanwhile, connections wait in this
+socket.
 """
 
 from typing import Final, Literal

@@ -20,7 +20,7 @@ _IPV4: Final = tuple(
             # Shared address space of providers (carrier-grade NAT).
             "100.64.0.0/10",
             "127.0.0.0/8",
-            # Link-local addresses. In clouds, one of them belongs to the metadata service.
+            # Link-local addresses. In clouds, the metadata service has one of these addresses.
             "169.254.0.0/16",
             "172.16.0.0/12",
             "192.0.0.0/24",

@@ -50,8 +50,8 @@ _STEP_BYTES: Final = 64 * 1024
 # has room for a thousand large screens.
 _MAX_AFTER_GAP: Final = 4 * 1024 * 1024
 # The maximum number of attempts to show the same output. For example, somebody kills the first
-# process, and a step of the output makes the next two processes end. Then the fourth process skips
-# this step.
+# process, and the output of one step makes the next two processes end. Then the fourth process
+# skips this output.
 _ATTEMPTS: Final = 4
 _MAX_SCROLLBACK: Final = 10_000
 _PROGRAM: Final = Path(__file__).with_name("main.py")
@@ -182,8 +182,8 @@ class Screen:
     @contextlib.asynccontextmanager
     async def _use(self) -> AsyncGenerator[None]:
         """Reserve the helper process while the `with` block runs."""
-        # Acquire the lock first. Otherwise, captures that only wait for this screen would count
-        # towards the limit on captures at once.
+        # Acquire the lock first. Otherwise, captures that only wait for this screen would use up
+        # the limit on the number of captures at once.
         async with self._lock, self._captures:
             self.is_in_use = True
             self.used_at = time.monotonic()

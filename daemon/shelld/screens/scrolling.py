@@ -28,10 +28,9 @@ class Unseen(NamedTuple):
 
 
 def unseen(data: bytes, rows: int, scrollback: int) -> Unseen | None:
-    """Return the range of the output that nobody can see, or None.
-
-    This output scrolls off the screen and then off its `scrollback` lines. None means that there is
-    no such output, or that searching for it would save no time.
+    """Return the range of the output that nobody can see, because it scrolls off the screen, and
+    then off the `scrollback` lines. Return None if there is no such output, or if searching for
+    such output would save no time.
 
     The result is right only if all lines of the screen scroll, and if the output before `data` does
     not end within an escape sequence.

@@ -2,8 +2,8 @@
 bundle.
 
 Before a bootstrap sends the bundle, it runs the source of this file with ``python -c`` (see
-`bootstrap`). In that run, its arguments are a marker, and the platform, the hash and the size of
-the bundle.
+`bootstrap`). When the program runs in this way, its arguments are a marker, and the platform, the
+hash and the size of the bundle.
 
 This program checks whether the bundle fits the Python, so it must run in any Python since 3.7. It
 uses only the standard library, and no recent syntax.
@@ -73,7 +73,7 @@ def cache_directory() -> str:
     home = os.environ.get("XDG_CACHE_HOME", "")
     if not os.path.isabs(home):
         home = os.path.join(home_directory(), ".cache")
-    # Another user may have made the second directory.
+    # Another user may have made the directory in /tmp, so `is_safe` checks it.
     temporary = os.path.join(os.environ.get("TMPDIR") or "/tmp", f"shelld-{os.getuid()}")
     for directory in (os.path.join(home, "shelld"), temporary):
         # With a relative path, the daemon would run files from the working directory.

@@ -22,7 +22,8 @@ from shelld.keeper.inherited import environment
 from shelld.keeper.pool import RunnerPool
 from shelld_protocol.errors import RpcError, spawn_failed
 
-# How long to wait for the runner's report about a process whose output has ended.
+# After the output of a process has ended, how long to wait until the runner reports how the process
+# has ended.
 _REPORT_S: Final = 1.0
 
 
@@ -30,8 +31,9 @@ class TargetProcess:
     """Owns the process, and the daemon's ends of its standard streams, until `close`.
 
     `connection` is the daemon's end of the process's standard input and output. `errors` is the
-    descriptor from which the daemon reads the process's standard error. Reads and writes on both
-    never block. Raises OSError, and `RpcError` (spawn_failed) for a program that does not exist.
+    descriptor from which the daemon reads the process's standard error. Reads and writes on
+    `connection` and `errors` never block. Raises OSError, and `RpcError` (spawn_failed) for a
+    program that does not exist.
     """
 
     def __init__(self, pool: RunnerPool, argv: Sequence[str]) -> None:

@@ -235,9 +235,9 @@ class TerminalInput(Input):
 
     `sizes`: the latest sizes, each with the offset in the output at which the terminal got it.
     There is at least one size, and at most one for each offset. `ask_position` is called when the
-    program asks where the cursor is, unless an earlier question is still unanswered. After such a
-    call, the code that has set `ask_position` must call `tell_position` until every question is
-    answered.
+    program asks where the cursor is, unless an earlier question still waits for its answer. After
+    such a call, the code that has set `ask_position` must call `tell_position` until every question
+    is answered.
     """
 
     def __init__(
@@ -300,7 +300,7 @@ class TerminalInput(Input):
         """Answer the question about the cursor that was asked at `offset`.
 
         If the position is not known (None), this question gets no answer. Earlier questions that
-        are still open never get an answer.
+        still wait for an answer never get one.
         """
         for each in self._answers:
             if each.report is None and each.offset <= offset:
@@ -340,7 +340,7 @@ class TerminalInput(Input):
 
         `now`: the current modes. The kernel does not report the number while the program could read
         something. In that case, the result is the last known number, plus all bytes written since.
-        If the result cannot exceed `enough`, the kernel is not asked.
+        If the result cannot exceed `enough`, this does not ask the kernel.
         """
         if self._untaken <= enough or self.pending_bytes:
             return self._untaken

@@ -141,7 +141,7 @@ def edit(line: Line, data: bytes, modes: Modes, *, ignores_interrupt: bool = Fal
             passed += text if part == modes.eof else text + part
             text.clear()
         else:
-            # This part is the end of a line or the end of the input.
+            # This part is a line end or the end-of-file key.
             texts.append(bytes(passed + text))
             passed.clear()
             text.clear()

@@ -276,7 +276,7 @@ def _with_ends_of_keys(shown: str) -> Iterator[list[str]]:
 
 
 def _edited_by_kernel(line: bytes) -> Iterator[str]:
-    """Yield the texts that result if a new terminal behind ours edits a line.
+    """Yield the texts into which a new terminal behind ours may change a line by editing it.
 
     Leave out texts that equal the line.
 

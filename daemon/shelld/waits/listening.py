@@ -141,7 +141,7 @@ def basis_of_ports(shell: Shell) -> object | None:
 
 
 class _LastCheck:
-    """The check that a wait for the ports of a shell makes at its end.
+    """The last check of a wait for the ports of a shell.
 
     Waits that end at the same time share this check, because a check takes almost a second if the
     command has thousands of processes.

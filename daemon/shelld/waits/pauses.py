@@ -30,8 +30,9 @@ class Pauses:
     """The pauses between checks of a shell. While the shell is quiet, the pauses grow.
 
     Shortly after a program's last output, checks are frequent, so one of them soon finds out
-    whether the program waits. A program that stays quiet is rarely checked. The first check does
-    not depend on the quiet time, because the program may have waited long before the first check.
+    whether the program waits. A program that stays quiet is rarely checked. The first check comes
+    soon, no matter how long the shell has been quiet, because the program may already have been
+    waiting for a long time.
     """
 
     def __init__(self, check_turns: Turns) -> None:

@@ -126,9 +126,9 @@ _checks: Final[WeakKeyDictionary[Shell, _Check]] = WeakKeyDictionary()
 def run_state_of(shell: Shell, seen: SeenPrompt | None = None) -> RunState:
     """Return the state of a shell.
 
-    If the shell waits for input that it can get, the state has a prompt.
+    If the shell waits for input, and can get input, the state has a prompt.
 
-    A prompt that was `seen` before still counts if no output or input has come since, because the
+    If no output or input has come since a prompt was `seen`, this prompt still counts, because the
     program may have woken up only for a moment. If the program also waits for time to pass, the
     prompt counts only for `_TIMER_MS`.
 

@@ -55,9 +55,8 @@ class PreparedWait:
 
     @property
     def is_for_reading(self) -> bool:
-        """True if the wait is for output or for the end of the command.
-
-        A read can wait for these itself.
+        """True if the wait is for output or for the end of the command, because a read can wait for
+        both itself.
         """
         return self._params.until in {"output", "exit"}
 
