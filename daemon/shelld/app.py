@@ -55,10 +55,10 @@ STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 # themselves. Then the daemon sends SIGTERM to the shells that still run. After this grace period,
 # it sends them SIGKILL.
 STOP_GRACE_MS: Final = 500
-# How much time the shells have to end after SIGTERM, and how much time is added for each shell. If
-# the requests in flight end before `DRAIN_S` is over, the shells also get the time that was left.
-# The time is counted in turns (see `patience`), and a turn in which a shell ends does not count: on
-# a busy machine, shells may end late, and clients must still learn that they have ended.
+# After SIGTERM, the shells have `STOP_KILL_S` to end, and `STOP_KILL_PER_SHELL_S` more for each
+# shell. If the requests in flight end before `DRAIN_S` is over, the shells also get the time that
+# was left. The time is counted in turns (see `patience`), and a turn in which a shell ends does not
+# count: on a busy machine, shells may end late, and clients must still learn that they have ended.
 STOP_KILL_S: Final = 0.8
 STOP_KILL_PER_SHELL_S: Final = 0.003
 # How long the whole stop may take. In the time that the earlier stages have left, but at least for
@@ -69,8 +69,8 @@ STOP_KILL_PER_SHELL_S: Final = 0.003
 STOP_S: Final = 1.6
 # On a busy machine, the stop may exceed the total time of its stages by this much.
 LATENESS_S: Final = 1.0
-# Time for threads to end after the event loop has ended. Some threads cannot be stopped, such as a
-# search by RE2.
+# After the event loop has ended, its threads have this time to end. Some threads cannot be stopped,
+# such as a search by RE2.
 THREADS_S: Final = 0.3
 # One exit code is for answers that could not be written, the other is for requests that could not
 # be read. In both cases, the client may still be there.

@@ -85,8 +85,8 @@ class FilterProcess:
         try:
             answer = await self._helper.ask(text.encode())
         except (EOFError, ConnectionError):
-            # The helper process has exceeded its limits and the kernel has killed it, or another
-            # process has killed it.
+            # The kernel has killed the helper process because of its limits, or another process has
+            # killed it.
             raise self._refused("takes too much time or memory") from None
         verdict, found = answer[:1], answer[1:].decode()
         if verdict != b"+":

@@ -30,8 +30,8 @@ DANGEROUS_PATTERNS: Final = (
     "chown -R * /",
 )
 
-# The guard processes the state of a large session in chunks. A chunk has at most this many
-# characters and at most this many parts.
+# The guard processes the state of a large session in chunks. A chunk has at most `CHUNK_CHARACTERS`
+# characters and at most `CHUNK_PARTS` parts.
 CHUNK_CHARACTERS: Final = 32 * 1024
 CHUNK_PARTS: Final = 1_000
 

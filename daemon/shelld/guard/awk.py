@@ -21,8 +21,8 @@ from shelld.guard.rules import overwrites
 if TYPE_CHECKING:
     from shelld.guard.shell import Shell
 
-# The guard searches at most this many characters and at most this many statements of a program. It
-# follows the program for at most this many lines of input.
+# The guard searches at most `_MAX_PROGRAM` characters and `_MAX_STATEMENTS` statements of a
+# program. It follows the program for at most `_MAX_LINES` lines of input.
 _MAX_PROGRAM: Final = 16 * 1024
 _MAX_STATEMENTS: Final = 64
 _MAX_LINES: Final = 4

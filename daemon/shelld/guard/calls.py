@@ -18,14 +18,14 @@ from typing import Final, NamedTuple
 from shelld.guard.literals import literal, with_line
 from shelld.guard.markers import ACTIVE
 
-# The guard reads at most this many calls. In each call, it reads at most this many characters of
-# the arguments, and this many names in them. Code beyond these limits counts as harmless. Code that
-# the guard cannot follow also counts as harmless.
+# The guard reads at most `_MAX_LOOKS` calls, and in each call at most `_MAX_ARGUMENTS` characters
+# and `_MAX_NAMES` names of the arguments. The guard treats code beyond these limits, and code that
+# it cannot follow, as harmless.
 _MAX_LOOKS: Final = 64
 _MAX_ARGUMENTS: Final = 4 * 1024
 _MAX_NAMES: Final = 16
-# The guard looks for the list of a loop in this many characters before ``.each``. It looks for the
-# word ``glob`` in this many characters after ``for``.
+# The guard looks for the list of a loop in the `_MAX_LIST` characters before ``.each``, and for the
+# word ``glob`` in the `_MAX_GLOB` characters after ``for``.
 _MAX_LIST: Final = 256
 _MAX_GLOB: Final = 24
 # The guard follows at most `_MAX_BODY` characters of the body of a loop. It repeats the body for
@@ -33,9 +33,9 @@ _MAX_GLOB: Final = 24
 _MAX_BODY: Final = 1024
 _MAX_UNROLLED: Final = 8 * 1024
 
-# A search that starts at a quote fails only if no later quote ends the quotation. Then all later
-# quotes of the same kind are escaped. No search starts at an escaped quote, so the total time is
-# linear.
+# A search that starts at a quote fails only if no later quote ends the quotation. In that case, all
+# later quotes of the same kind are escaped, and no search starts at an escaped quote. So the total
+# time is linear.
 LITERAL: Final = r"""(?<!\\)'(?>(?:[^'\\]|\\.)*)'|(?<!\\)"(?>(?:[^"\\]|\\.)*)"|`[^`]*+`"""
 
 

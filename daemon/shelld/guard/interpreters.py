@@ -25,7 +25,7 @@ from shelld.guard.options import leading_options
 from shelld.guard.trees import commands_on_trees, globs_removed
 from shelld.guard.vocabulary import FOREIGN_LANGUAGES, LANGUAGES, SHELLS, VERSION
 
-# The guard searches at most this many characters of code, and follows at most this many calls.
+# The guard searches at most `_MAX_CODE` characters of code, and follows at most `_MAX_CALLS` calls.
 _MAX_CODE: Final = 16 * 1024
 _MAX_CALLS: Final = 32
 

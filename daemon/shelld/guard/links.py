@@ -15,7 +15,7 @@ from shelld.guard.markers import UNKNOWN
 from shelld.guard.options import all_options
 from shelld.guard.paths import is_disk, normalized
 
-# The guard records at most this many links of a command, and follows at most `_MAX_HOPS` links in
+# The guard records at most `MAX_LINKS` links of a command, and follows at most `_MAX_HOPS` links in
 # one path.
 MAX_LINKS: Final = 64
 _MAX_HOPS: Final = 8

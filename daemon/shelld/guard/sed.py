@@ -13,7 +13,7 @@ from shelld.guard.rules import overwrites
 if TYPE_CHECKING:
     from shelld.guard.shell import Shell
 
-# The guard reads at most this many commands and this many characters of a script.
+# The guard reads at most `_MAX_COMMANDS` commands and `_MAX_SCRIPT` characters of a script.
 _MAX_COMMANDS: Final = 256
 _MAX_SCRIPT: Final = 16 * 1024
 # Searching a script costs this many times as much as copying it.

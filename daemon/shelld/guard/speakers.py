@@ -21,7 +21,8 @@ from shelld.guard.specification import Specification, specification
 from shelld.guard.vocabulary import SPEAKERS
 
 _ASSIGNED: Final = re.compile(r"[\w.:-]++=(.*)", re.S)
-# The guard searches at most this many characters of a text, and follows at most this many commands.
+# The guard searches at most `_MAX_TEXT` characters of a text, and follows at most `_MAX_COMMANDS`
+# commands.
 _MAX_TEXT: Final = 16 * 1024
 _MAX_COMMANDS: Final = 32
 

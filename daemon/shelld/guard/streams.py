@@ -57,7 +57,7 @@ class Streams(abc.ABC):
         """Follow the text of a file if another program will run the file, see `late_files`."""
 
     def take_streams(self, other: Streams, *, shares: bool) -> None:
-        """Copy the streams of another shell. If `shares` is true, both shells use the same files."""
+        """Copy the streams of another shell. If `shares` is true, the shells share their files."""
         self.input, self._consumed = other.input, other._consumed
         if shares:
             self.files, self.consumers = other.files, other.consumers

@@ -13,8 +13,8 @@ from typing import Final
 
 from shelld.guard.ends import Ends
 
-# The brace expansion of one word may have at most this many fields, and at most this many
-# characters in all fields together.
+# The brace expansion of one word may have at most `MAX_FIELDS` fields, which may together have at
+# most `_MAX_CHARACTERS` characters.
 MAX_FIELDS: Final = 1024
 _MAX_CHARACTERS: Final = 256 * 1024
 _MAX_NESTED_BRACES: Final = 64

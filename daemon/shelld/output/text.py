@@ -1,11 +1,11 @@
 """Converts kept bytes to text.
 
-Cuts the bytes between units, decodes them, and removes escape sequences and overwritten text. This
-module is pure. Bytes of a command become text only in this module. The same range always gives
-the same text. The joined texts of adjacent ranges are the text of the whole range, with one
-exception. If a program overwrites a line between two reads, the text of the second read begins with
-a carriage return, and the joined text still has the old state of the line. `last_states` removes
-the old state from the joined text.
+Splits the bytes only where a unit ends, decodes the units, and removes escape sequences and
+overwritten text. This module is pure. Bytes of a command become text only in this module. The same
+range always gives the same text. The joined texts of adjacent ranges are the text of the whole
+range, with one exception. If a program overwrites a line between two reads, the text of the second
+read begins with a carriage return, and the joined text still has the old state of the line.
+`last_states` removes the old state from the joined text.
 """
 
 from __future__ import annotations

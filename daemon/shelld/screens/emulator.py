@@ -18,8 +18,8 @@ from shelld.screens.marks import Marks
 from shelld.screens.scrolling import unseen
 
 # Matches titles, switches of the alternate screen, and resets of the whole terminal. The pattern
-# ends a title where another sequence may begin, so the search takes a time that is linear in the
-# length of the output. The pattern begins with a single character class, which `re` finds quickly.
+# ends a title where another sequence may begin, so the search takes linear time. The pattern begins
+# with a single character class, which `re` finds quickly.
 _OF_INTEREST: Final = re.compile(
     r"[\x1b\x9b\x9d](?:"
     r"(?:(?<=\x1b)\]|(?<=\x9d))"

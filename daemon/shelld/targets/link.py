@@ -59,8 +59,8 @@ CONNECT_S: Final = 60.0
 # link counts as lost. A target that is short of memory may need half a minute for an answer.
 PING_S: Final = 15.0
 SILENCE_S: Final = 60.0
-# How long to wait for the answer to a cancelled request, and how long to wait until its effect is
-# undone.
+# After a request was cancelled, how long to wait for its answer. If another request must undo its
+# effect, this is also how long to wait for that request.
 CANCEL_S: Final = 3.0
 # How long to wait for a target to end after it was asked to. A target takes up to 5 s to end.
 END_S: Final = 6.0

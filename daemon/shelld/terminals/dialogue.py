@@ -32,8 +32,8 @@ _UNFINISHED: Final = re.compile(rb"\x1b(?:\[(?:>?0?|[56]|\?[\d;]{0,64}|!)?)?\Z")
 PASTE_START: Final = b"\x1b[200~"
 PASTE_END: Final = b"\x1b[201~"
 
-# The maximum number of answers to one part of the output, and the maximum number of answers that
-# wait. Without this limit, a file full of queries could fill the queue of the input.
+# One part of the output gets at most this many answers, and at most this many answers may wait to
+# be written. Without this limit, a file full of queries could fill the queue of the input.
 MAX_ANSWERS: Final = 400
 
 

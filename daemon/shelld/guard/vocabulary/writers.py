@@ -19,8 +19,8 @@ DESTROYERS: Final = frozenset(
     }
 )
 
-# If one of these words is an operand or a long option, the program writes to the disk in its
-# arguments.
+# If one of these words is an operand or a long option, the program writes to the disk that its
+# arguments name.
 ORDERS: Final = frozenset(
     {
         *("block-erase", "burn", "clear", "create", "crypto-erase", "destroy", "discard"),
