@@ -46,18 +46,18 @@ a login were not measured.
 
 - Memory at rest is the memory of all processes between the program and its commands. Memory for
   output is the peak growth of the same processes, which have just been started. If a program
-  starts its commands itself, it is the peak growth of the program. Memory that several processes
+  starts its commands itself, its memory for output is the peak growth of the program. Memory that several processes
   share is divided among them (Pss in proc(5)).
 - The three processes are a child, one that ignores SIGHUP (`nohup`) and one in a session of its own
   (`setsid`). The figure counts the processes that are left three seconds after the end.
 - SIGKILL of the server goes to the process that the client has started. If the client has started
-  none, SIGKILL goes to the calling program.
+  no process, SIGKILL goes to the calling program.
 """
 
 TERMINALS = """\
 ## Terminals
 
-This section adds programs that only do terminals, and leaves out programs without terminals.
+This section adds programs that only run terminals, and leaves out programs that have none.
 
 - tmux ran in its control mode, with a server of its own: one client keeps running, sends
   `send-keys` and `capture-pane`, and gets the output. Programs that start a new `tmux` for each
@@ -76,8 +76,8 @@ This section adds programs that only do terminals, and leaves out programs witho
 # Why another contestant is ahead of shelld, by figure.
 NOTES = {
     "start": (
-        "a compiled program does not have to start an interpreter. Half of shelld's time is what "
-        "any Python program that imports asyncio takes."
+        "a compiled program does not have to start an interpreter. Half of shelld's time goes "
+        "into importing asyncio, as in any Python program that uses it."
     ),
     "in_a_row": (
         "a spare shell also has to be started. If calls follow without a pause, the next spare "
@@ -185,7 +185,9 @@ def _page(results: Results) -> str:
     lines += ["", "## Where shelld is not ahead", ""]
     for figure in results.rows:
         if others := ahead_of(results, figure, OURS):
-            lines.append(f"- {FIGURES[figure].title} (behind {', '.join(others)}): {NOTES[figure]}")
+            lines.append(
+                f"- {FIGURES[figure].title} (shelld is behind {', '.join(others)}): {NOTES[figure]}"
+            )
     return "\n".join(lines) + "\n"
 
 
