@@ -293,7 +293,7 @@ class ShellProcess:
     def last_read_stderr(self, offset: int) -> None:
         self.record.stderr.read_position = _checked(offset)
 
-    # -- the way to the event loop of the shells ----------------------------------------------
+    # -- calls on the event loop of the shells ------------------------------------------------
 
     async def _run_on_owner(self, function: Callable[..., Awaitable[T]], *args: object) -> T:
         owner = self._owner
