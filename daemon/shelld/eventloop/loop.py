@@ -18,7 +18,7 @@ class EventLoop(asyncio.SelectorEventLoop):
     _is_to_stop = False
 
     def stop(self) -> None:
-        # Record the call of `stop`. If `run_forever` of the base class fails, it forgets the call.
+        # Record the call of `stop`, because the base class forgets it if its `run_forever` fails.
         self._is_to_stop = True
         super().stop()
 
@@ -30,7 +30,7 @@ class EventLoop(asyncio.SelectorEventLoop):
             except MemoryError:
                 if self._is_to_stop:
                     return
-                # Only the failed callback is lost. All other callbacks that were ready run after
+                # Only the failed callback is lost. All other callbacks that were due will run after
                 # the pause.
                 time.sleep(_PAUSE_S)
             else:

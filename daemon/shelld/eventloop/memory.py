@@ -14,8 +14,8 @@ import anyio
 # Python looks for cycles when there are this many new objects. A few hundred concurrent requests
 # create fewer objects.
 GARBAGE_THRESHOLD: Final = 20_000
-# The daemon returns freed memory to the system at this interval. So it may hold the memory of a
-# large output for this long.
+# The daemon returns freed memory to the system at this interval. So after a large output, it may
+# keep the memory for this long.
 GIVE_BACK_S: Final = 15.0
 
 
@@ -23,7 +23,7 @@ def collect_rarely() -> None:
     """Freeze the existing objects, and look for cycles only once there are many new objects.
 
     Imported objects exist until the process ends. Requests leave no cycles behind. By default,
-    Python looks for cycles after every few hundred objects, which would take 5 % of the time of a
+    Python looks for cycles after every few hundred objects. That would take 5 % of the time of a
     short command.
     """
     gc.freeze()

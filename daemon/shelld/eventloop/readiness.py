@@ -23,7 +23,7 @@ WRITABLE: Final = select.EPOLLOUT
 
 
 class Watch:
-    """Calls a function whenever a descriptor is readable, while one task waits.
+    """While one task waits, calls a function whenever a descriptor is readable.
 
     The function returns whether to stop waiting. It must read the descriptor. Otherwise the event
     loop calls the function again. The function runs outside all tasks, so it must not use code that
@@ -137,7 +137,7 @@ class PollerPool:
     def give_back(self, watched: WatchedPoller) -> None:
         """Take back a poller.
 
-        If `has_room` is true, the poller must have no registered descriptors.
+        If `has_room` is true, the caller must first unregister all descriptors from the poller.
         """
         if self.has_room:
             self._idle.append(watched)

@@ -38,8 +38,7 @@ class Arrivals:
     async def wait(self) -> int:
         """Wait for a signal; return how many have arrived since the last call.
 
-        The number may be one too low. But `wait` returns after every signal, even if the signal was
-        not counted.
+        The number may be one too low. But even if a signal was not counted, it ends the wait.
         """
         await self._arrived.wait()
         self._arrived = anyio.Event()

@@ -171,8 +171,8 @@ async def run_in_thread(
 
 
 def wait_for_work(seconds: float) -> bool:
-    """Block until all threads of `run_in_thread` are done. Return False if one still works after
-    `seconds`.
+    """Block until all threads of `run_in_thread` are done. Return False if a thread is still
+    working after `seconds`.
     """
     end_at = time.monotonic() + seconds
     return all(

@@ -43,8 +43,8 @@ def scope_is_cancelled() -> bool:
     try:
         return anyio.current_effective_deadline() == -math.inf
     except Exception:
-        # It is unknown whether a scope is cancelled. Assume that none is, so that the cancellation
-        # ends only the job.
+        # It is unknown whether a scope is cancelled. Assume that no scope is cancelled, so that the
+        # cancellation ends only the job.
         return False
 
 
@@ -178,7 +178,7 @@ def _current_task() -> asyncio.Task[object] | None:
 def _has_cancelled_itself(task: asyncio.Task[object] | None) -> bool:
     """Return whether code in a task has cancelled the task and has not undone the cancellation.
 
-    Cancel scopes undo their cancellations when they end. Code cannot cancel tasks of other event
-    loops in this way.
+    Cancel scopes undo their cancellations when they end. On other event loops, code cannot cancel a
+    task directly.
     """
     return task is not None and task.cancelling() > 0
