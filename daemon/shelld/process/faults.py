@@ -38,17 +38,18 @@ logger = Log("shelld")
 # again.
 RESTART_PAUSE_S: Final = 1.0
 
-# The text of Python's error if it cannot start a thread.
+# The text of the error that Python raises if it cannot start a thread.
 NO_THREAD: Final = "can't start new thread"
 
-# The texts of Python 3.11's errors if it has no memory for the frame of a call.
+# The texts of the errors that Python 3.11 raises if it has no memory for the frame of a call.
 _LOST_ERRORS: Final = ("error return without exception set", "returned NULL without setting")
 
-# The text of marshal's error if marshal has no memory for its list of written objects. Messages to
-# the keeper consist of plain values, so the error can have no other cause.
+# The text of the error that marshal raises if it has no memory for its list of written objects.
+# Messages to the keeper consist of plain values, so the error has no other cause here.
 _UNMARSHALLABLE: Final = "unmarshallable object"
 
-# The texts of dlopen(3) in an ImportError, each with the resource that is short.
+# If dlopen(3) fails, an ImportError contains one of these texts. With each text is the resource
+# that is short.
 _IMPORT_FAILURES: Final = (
     (os.strerror(errno.EMFILE), "files"),
     (os.strerror(errno.ENFILE), "files"),
@@ -56,7 +57,7 @@ _IMPORT_FAILURES: Final = (
     *((text, "memory") for text in no_memory.IMPORT_TEXTS),
 )
 
-# The answer if there is no memory for a new error.
+# The daemon answers with this error if there is no memory to make a new error.
 _NO_MEMORY: Final = resource_exhausted("memory", "The daemon is short of memory")
 
 _count = 0
@@ -70,7 +71,7 @@ def count() -> int:
 def report(where: str) -> None:
     """Log the current exception, and count it unless it is a shortage.
 
-    `where` names the work that the exception ended.
+    `where` names the work that failed with the exception.
     """
     global _count  # noqa: PLW0603 - one counter for the process
     error = sys.exc_info()[1]
