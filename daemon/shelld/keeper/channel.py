@@ -33,8 +33,8 @@ EMPTY: Final = 9
 READY: Final = 10
 LOST: Final = 11
 STOP_RUNNER: Final = 12
-# No process sends a message of this kind. `receive` returns it for a long message whose file did
-# not arrive.
+# No process sends a message of this kind. `receive` returns it in place of a long message whose
+# file did not arrive.
 FILE_LOST: Final = 13
 STOPPED: Final = 14
 RETIRES: Final = 15

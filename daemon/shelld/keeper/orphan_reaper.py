@@ -16,8 +16,8 @@ from shelld.keeper.tree import Spared, kill_descendants
 # The pause between two rounds of SIGKILL. Killed processes need a moment until they are dead and
 # reaped.
 KILL_INTERVAL_MS: Final = 2
-# The pause between two rounds after the deadline. It is longer, because survivors wait for a disk
-# or belong to another user.
+# The pause between two rounds after the deadline. This pause is longer, because processes that
+# survive so long wait for a disk or belong to another user.
 SURVIVOR_INTERVAL_MS: Final = 500
 
 # The maximum number of processes that a parent reaps before it does anything else. Without a
@@ -35,8 +35,8 @@ class OrphanReaper:
     descendants.
 
     The caller sets `must_start` when there may be new orphans. If it is set, the next round begins
-    a new series of rounds, with a new deadline. `must_start` is an attribute, because an assignment
-    cannot fail.
+    a new series of rounds, with a new deadline. `must_start` is an attribute, because a call of a
+    method can fail for lack of memory, but an assignment cannot.
 
     `survivors` are the processes that are alive after the deadline. Rounds still try to kill them,
     but `is_done` ignores them. `is_blind` says that the deadline has passed, but the processes

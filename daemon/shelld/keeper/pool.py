@@ -72,7 +72,7 @@ class RunnerPool:
         # Children that this process has adopted or no longer uses: runners whose keeper was killed,
         # and keepers that no longer listen.
         self._adopted: set[int] = set()
-        # The pids of the replaced keepers. Each pid is also the session of the keeper's runners.
+        # The pids of the replaced keepers. Each pid is also the session id of the keeper's runners.
         self._replaced: set[int] = set()
         # The keepers and adopted runners that have ended. The daemon must adopt the runners of such
         # a keeper.
@@ -125,7 +125,8 @@ class RunnerPool:
         self._idle.trim()
         self._reap_replaced()
         if self._replaced and not self.adopts and (running := processes()) is not None:
-            # Forget the sessions without processes, because the system may reuse their numbers.
+            # If a session has no process any more, forget its id, because the system may reuse the
+            # id.
             self._replaced &= {session_of(pid) for pid in running}
 
     def close(self) -> None:

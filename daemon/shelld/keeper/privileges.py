@@ -15,7 +15,8 @@ import re
 from typing import Final
 
 DEVICES: Final = ("null", "zero", "full", "random", "urandom", "tty")
-# `protect_devices` needs the first capability for its work, and the second capability to drop both.
+# `protect_devices` needs the first capability to remount the devices, and the second to drop both
+# capabilities afterwards.
 CAPABILITIES: Final = ("CAP_SYS_ADMIN", "CAP_SETPCAP")
 
 _NUMBERS: Final = (21, 8)

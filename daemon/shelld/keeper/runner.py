@@ -1,16 +1,16 @@
 """Runs a runner, which starts one command at a time and proves that none of its processes is left.
 
 A runner owns the process tree of its command. It never reads output, because the daemon owns the
-pipes. It never decides when to kill: it kills on an order, or when the daemon ends. It has one
-thread, which polls the socket and SIGCHLD.
+pipes. It never decides when to kill: it kills when the daemon orders it, or when the daemon ends.
+It has one thread, which polls the socket and SIGCHLD.
 
 Invariants:
 
 * `_leader` is bash's pid from the start of bash until this runner reaps it. No other process can
   reap it. The runner uses the pid as a process group only during that time, so the number cannot
   belong to another group.
-* The runner reports a tree as empty only on ECHILD. Without subreapers, a scan for the tree must
-  also find no process.
+* The runner reports a tree as empty only on ECHILD. Without subreapers, a scan of all processes
+  must also find none of the tree.
 * The runner starts a command only when no process of the last command is left, and never after the
   runner has read end of file on the channel.
 * A runner takes no other command once a command has changed the runner's directory, limits or
@@ -146,7 +146,7 @@ class Runner:
         self._kill_at: float | None = None
         self._give_up_at: float | None = None
         self._has_had_sigterm: bool = False
-        # Whether the grace is over.
+        # Whether the grace period of the kill is over.
         self._killing = False
         self._rounds = 0
         self._must_reap = False
@@ -396,7 +396,7 @@ class Runner:
         self._leftover = leftover
 
     def _finish(self) -> None:
-        """Get ready for the next command, after no process of the last command is left."""
+        """Get ready for the next command, once no process of the last command is left."""
         if self._killing and self._cgroup is not None and not self._cgroup.enter():
             self._cgroup = None
         self._busy = False
@@ -446,8 +446,8 @@ class Runner:
             if living is None:
                 raise RunnerError
             self._give_up_at = None
-            # If no process is alive, a debugger may keep dead processes from being reaped. Report
-            # those.
+            # If no process is alive, there may be dead processes that a debugger keeps from being
+            # reaped. Report those.
             self._send((SURVIVORS, living or self._tree.unreaped()))
 
     def _is_late(self, now: float) -> bool:

@@ -50,7 +50,8 @@ class Restrictions(NamedTuple):
 
 class Program(NamedTuple):
     """A program to execute. `descriptors` become the descriptors 0, 1, 2, ... of the program. In
-    this process, all `descriptors` have numbers above the program's highest descriptor.
+    this process, the number of each of the `descriptors` is higher than any descriptor number that
+    the program gets.
 
     `terminal` is the path of the terminal that becomes descriptor 0 and the controlling terminal.
     """

@@ -29,7 +29,7 @@ from typing import Final
 
 from shelld.keeper.proc import by_parent, exists, info_of, lister, processes, session_of
 
-# One round walks and kills at most this many direct children.
+# One round visits and kills at most this many direct children.
 _KILLED_AT_ONCE: Final = 500
 
 # A function that returns whether to spare a process. The walk calls this function when it reaches
@@ -138,8 +138,8 @@ def kill_descendants(is_spared: Spared = _nobody) -> list[int] | None:
     """SIGKILL all descendants of this process; return their pids, including zombies.
 
     Returns None if the processes cannot be listed. Repeat this until no process is left, because
-    each call kills only the newest of many children. Children that fork are among the newest, and
-    older children are zombies.
+    each call kills only the newest of many children. When there are many children, those that still
+    fork are among the newest, and the older ones are zombies.
     """
     below = walk(is_spared, newest=_KILLED_AT_ONCE)
     if below is None:
