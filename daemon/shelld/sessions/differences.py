@@ -31,7 +31,7 @@ _WORDS: Final = frozenset(
     unset""".split()
 )
 _OLDPWD: Final = b"OLDPWD"
-# The line for OLDPWD if bash has never changed its directory.
+# The declaration of OLDPWD in a bash that has never changed its directory.
 _WITHOUT_VALUE: Final = b"unset -v OLDPWD; declare -x OLDPWD\n"
 
 _Value = tuple[bytes | None, bytes | None]
@@ -39,7 +39,7 @@ _NOTHING: Final[_Value] = (None, None)
 
 
 def takes_lines(state: ShellState) -> bool:
-    """Return whether a bash in this state understands the daemon's lines for a spare shell.
+    """Return whether a bash in this state can run the lines that the daemon sends to a spare shell.
 
     In posix mode, bash would exit at the definition of the function `trap`.
     """
@@ -102,7 +102,8 @@ def _directory(before: ShellState, after: ShellState) -> bytes | None:
 def _rest_of_script(before: ShellState, after: ShellState) -> bytes | None:
     """Return the lines that follow the variables in the script of `after`.
 
-    Returns b"" if the script of `before` has the same lines, or None if it has other lines.
+    Returns b"" if the script of `before` has exactly these lines, too. Returns None if it has lines
+    of this kind that differ.
     """
     old = before.definitions, before.switches, before.pushed, before.aliases
     new = after.definitions, after.switches, after.pushed, after.aliases
@@ -148,8 +149,8 @@ def _changed(before: ShellState, after: ShellState) -> set[bytes]:
 
 
 def _is_of_one_bash(name: bytes, before: ShellState, after: ShellState) -> bool:
-    """Return whether a variable describes one process of bash, or every bash sets it, and neither
-    script has a line for it.
+    """Return whether a variable has no line in either script, and either describes one process of
+    bash or is set by every bash.
     """
     in_scripts = name in before.declarations or name in after.declarations
     return name in _OF_ONE_BASH and not in_scripts

@@ -29,7 +29,7 @@ GLOBALS: Final = b"\n".join(lines_of("globals.bash"))
 _DUMP: Final = b" ".join(lines_of("dump.bash"))
 _SHORT: Final = b" ".join(lines_of("variables.bash"))
 
-# Two programs, each as one word of bash.
+# Two programs, each quoted as one word of bash.
 GLOBALS_WORD: Final = quote(GLOBALS)
 FUNCTIONS_WORD: Final = quote(b"\n".join(lines_of("functions.bash")))
 
@@ -45,10 +45,10 @@ def dump_program(
     """Return the program, in one line.
 
     `own_directory`: a path to the daemon's directory. `globals_word`: the program in
-    `globals.bash`, as a word. `functions_word`: the program in `functions.bash`, as a word, or b""
-    to leave out its check. The standard output of the program in `functions.bash` must be a file.
-    `before_functions`: commands of ours that run before bash reports its functions, each with "; "
-    at its end. When these commands run, nothing that the session's command has set up can
+    `globals.bash`, quoted as a word. `functions_word`: the program in `functions.bash`, quoted as a
+    word, or b"" to leave out its check. The standard output of the program in `functions.bash` must
+    be a file. `before_functions`: commands of ours that run before bash reports its functions, each
+    with "; " at its end. When these commands run, nothing that the session's command has set up can
     interfere. Posix mode is off, because in posix mode, bash would exit if `eval` defined a
     function whose name is not an identifier. `lists_options`: whether bash lists the names of all
     options. The names are the same in all dumps, so bash need not list them again after the first

@@ -25,7 +25,8 @@ from shelld.sessions.variables import NOT_IMPORTED, SET_AT_START
 
 _PARTS: Final = 10
 _SHORT_PARTS: Final = 2
-# The index of the output of `shopt -p`, counted from the end. Two NULs follow the last part.
+# The index of the part that has the output of `shopt -p`, counted from the end of the dump. Two
+# NULs follow the last part.
 _SHOPT: Final = 2 - _PARTS - 2
 _LOST: Final = 5
 _DOTGLOB: Final = b"shopt -s dotglob\n"
@@ -98,7 +99,7 @@ def _parts(dump: bytes) -> list[bytes] | None:
 
 
 def _directory(part: bytes) -> tuple[bytes, bool]:
-    # If the path is the daemon's directory, a dot follows the line of the path.
+    # The first line is the path. If this is the daemon's directory, a second line is a dot.
     is_daemons = part.endswith(b"\n.")
     cwd = part[:-2] if is_daemons else part.removesuffix(b"\n")
     return (cwd, is_daemons) if cwd.startswith(b"/") else (b"", False)
@@ -107,7 +108,7 @@ def _directory(part: bytes) -> tuple[bytes, bool]:
 def parse_dump(dump: bytes, known: OptionNames = _UNKNOWN) -> ShellState | None:
     """Return the state that a dump describes; None if the dump is incomplete or malformed.
 
-    `known`: the names of options, for a dump without them.
+    `known`: the names of options, used if the dump does not list them.
     """
     parts = _parts(dump)
     found = declarations_in(parts[0]) if parts else None
@@ -176,7 +177,7 @@ def parse_short_dump(dump: bytes, before: ShellState, names: frozenset[bytes]) -
 
 
 class _Variables(NamedTuple):
-    """The content of the output of `declare -p`.
+    """What the output of `declare -p` contains.
 
     `enabled`, `stack`: the values of `OPTIONS_VARIABLE` and DIRSTACK.
     """
@@ -192,7 +193,7 @@ class _Variables(NamedTuple):
 def _variables(found: list[Declaration], size: int = 0) -> _Variables:
     """Divide the declarations of a dump among the fields of `_Variables`.
 
-    `size`: the number of bytes that the environment has already.
+    `size`: the number of bytes that are already in the environment.
     """
     env: dict[bytes, bytes] = {}
     declarations: dict[bytes, bytes] = {}
@@ -248,8 +249,8 @@ class _Settings(Struct, frozen=True):
 
 @lru_cache(maxsize=_MAX_CACHED)
 def _settings(known: OptionNames, value: bytes, *parts: bytes) -> _Settings | None:
-    """Parse the parts of a dump that `_Settings` describes. Returns None if a part has another
-    form.
+    """Parse the parts of a dump that `_Settings` describes. Returns None if a part does not have
+    the expected form.
 
     `value`: the value of `OPTIONS_VARIABLE`.
     """

@@ -78,8 +78,8 @@ class DumpFiles:
 
 class PrivateDumpFiles(DumpFiles):
     """Owns the files of a sandbox. Inside the sandbox, bash does not see the process of the daemon.
-    `make` makes a file, and returns its descriptor and its path in the sandbox. `nothing` opens the
-    sandbox's /dev/null. Both raise OSError.
+    `make()` makes a file, and returns its descriptor and its path in the sandbox. `nothing()` opens
+    the sandbox's /dev/null, and returns the descriptor. Both raise OSError.
     """
 
     def __init__(self, make: Callable[[], tuple[int, str]], nothing: Callable[[], int]) -> None:

@@ -1,7 +1,7 @@
 """Chooses which variables of the daemon's environment a new session gets. Pure.
 
-The choice keeps secrets away from programs that print or send their environment. It does not hide
-the secrets from a command that may read the daemon's files in /proc.
+So secrets need not reach programs that print or send their environment. But a command that may read
+the daemon's files in /proc can still read the secrets there.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ CORE: Final = (
 class EnvironmentRules(NamedTuple):
     """The rules of one session.
 
-    `remove` and `keep` are patterns of names, such as `*_TOKEN`. Case does not matter.
+    `remove` and `keep` are patterns for names, such as `*_TOKEN`. Case does not matter.
 
     A session always takes a variable that matches `keep`. It takes no other variable that matches
     `remove`. In the mode `core`, all other variables must also match `CORE`.
@@ -50,7 +50,7 @@ INHERIT: Final = EnvironmentRules()
 
 
 def _matching(patterns: tuple[str, ...]) -> re.Pattern[bytes]:
-    """Return an expression for the names that match one of the patterns."""
+    """Return a regular expression that matches each name that matches one of the patterns."""
     expressions = (translate(pattern).encode() for pattern in patterns)
-    # Without patterns, the expression must match nothing.
+    # Without patterns, the regular expression must match nothing.
     return re.compile(b"|".join(expressions) or b"(?!)", re.IGNORECASE)

@@ -1,9 +1,9 @@
 """Passes the functions of one bash on to the next.
 
-Pure. There are two ways. The first way is an environment entry, with which bash itself exports
-functions. Error messages then give "environment" as the function's place, as for any imported
-function. The second way is a definition in the script that the next bash runs. The second way works
-for every function. In the script, `eval` runs each definition. So if bash cannot parse a
+Pure. There are two ways. The first way is an environment entry, as bash itself makes when it
+exports a function. Error messages then say "environment" in place of a file name, as for any
+imported function. The second way is a definition in the script that the next bash runs. The second
+way works for every function. In the script, `eval` runs each definition. So if bash cannot parse a
 definition, it still runs the rest of the script.
 """
 
@@ -52,9 +52,9 @@ def definitions(
 ) -> Definitions:
     """Return definitions of all functions in `text` except the `lost` ones.
 
-    `text`: the output of `declare -f`. `names`: from `declare -F`, the attributes ("-f", perhaps
-    with more letters) and the name of each function, in the order of `text`. `by_environment`:
-    whether bash gets the functions in its environment.
+    `text`: the output of `declare -f`. `names`: the output of `declare -F`, which has the
+    attributes ("-f", perhaps with more letters) and the name of each function, in the order of
+    `text`. `by_environment`: whether bash gets the functions in its environment.
 
     The script leaves extglob on.
     """

@@ -151,7 +151,7 @@ def _to_file(path: str) -> bytes:
     """Return the redirections with which a trap on EXIT writes to `path`."""
     # A restricted shell cannot write to a file. It prints an error, which is lost because stderr is
     # closed first. Traces go to /dev/null. An expansion redirects the traces, because bash would
-    # also trace a command that does this. Bash accepts a descriptor in BASH_XTRACEFD only if it is
+    # trace a command that redirects them. Bash accepts a descriptor in BASH_XTRACEFD only if it is
     # open, so stderr is open again before the expansion. The redirection to the file appends,
     # because the file may hold the report that bash made before its command.
     trace = rb'2>"/dev/null${BASH_XTRACEFD:+${-:$((BASH_XTRACEFD=2)):0}}"'
@@ -219,8 +219,8 @@ def _run_startup_file(value: bytes) -> bytes:
 def _after_startup_file(state: ShellState) -> ShellState:
     """Return the state for a bash that has run a startup file.
 
-    The startup file may already have set a variable that is readonly in the state. Then the line of
-    the state for this variable fails, and bash must not print the error.
+    The startup file may already have made a variable readonly that is also readonly in the state.
+    Then the line that restores this variable fails, and bash must not print the error.
     """
     lines = {
         name: b"{ %s; } 2>/dev/null\n" % line[:-1]
@@ -248,9 +248,9 @@ def waiting_prelude(
             b"\\exec %d<&-\n" % descriptor,
             # When bash starts, it sets this variable to the placeholder. If there are no last
             # lines, bash runs the placeholder, which evaluates the variable. So empty the variable
-            # here: then bash exits, and the placeholder does not run itself without end. There are
-            # no last lines if the daemon has ended, or if bash has skipped the rest of the prelude
-            # at a syntax error.
+            # here: then bash exits, and the placeholder does not run itself again and again. There
+            # are no last lines if the daemon has ended, or if bash has skipped the rest of the
+            # prelude at a syntax error.
             b"BASH_EXECUTION_STRING=\n",
             _first_lines(withheld),
             state.script,

@@ -112,7 +112,7 @@ class Recorder:
     async def settle(self) -> None:
         """Wait until the session has the command's state.
 
-        The answer to the client must wait for this.
+        Call this before the client gets the answer.
         """
         if self._unsettled is not None:
             self._lock = self._lock or anyio.Lock()

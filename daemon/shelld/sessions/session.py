@@ -78,9 +78,9 @@ class LeftState(NamedTuple):
     changes: dict[str, str | None] | None = None
     # The report that bash made before it ran the command, if the call had an `env`.
     report: CallReport | None = None
-    # This is set if the dump is a short dump.
+    # For a short dump, what is known about the command; None for a long dump.
     basis: ShortDumpBasis | None = None
-    # The number of the command, in the order in which commands ended.
+    # The number of the command: commands are counted in the order in which they end.
     number: int = 0
 
 
@@ -116,7 +116,7 @@ class Session:
         self._mounts = mounts
         self._state = base
         self._passed_on = passed_on(base.env)
-        # The line for OLDPWD that repeats the value in the daemon's environment.
+        # The line that sets OLDPWD to its value in the daemon's environment.
         self._usual_oldpwd = exported(b"OLDPWD", base.env.get(b"OLDPWD", b""))
         # The lines that change a bash from another state to the present state. The key is the id of
         # the other state.
@@ -240,7 +240,7 @@ class Session:
                 # Each bash adds 1 to SHLVL.
                 env[b"SHLVL"] = self.base.env[b"SHLVL"]
             if b"_" in self.base.env:
-                # Keep the value with which ``$_`` begins in each bash.
+                # In each new bash, ``$_`` begins with this value.
                 env[b"_"] = self.base.env[b"_"]
         for name, value in (changes or {}).items():
             if value is None:

@@ -25,8 +25,8 @@ _TOKEN: Final = re.compile(
     | (?P<operator> && | \|\| | [;|&\n] )""",
     re.VERBOSE,
 )
-# Assignments. A value may contain sums, and the output of commands that consist of plain words.
-# These commands run in another process, so they change nothing in bash itself.
+# Assignments. A value may contain arithmetic expansions, and the output of commands that consist of
+# plain words. These commands run in another process, so they change nothing in bash itself.
 _OUTPUT: Final = r"\$\((?!\()[A-Za-z0-9_./:=,@%+*?~|;& \t-]*\)"
 # The operators ++ and -- are not allowed here, because they assign.
 _SUM: Final = r"\$\(\((?:[A-Za-z0-9_ */%<>]|\+(?!\+)|-(?!-))*\)\)"
@@ -40,7 +40,7 @@ _VARIABLE: Final = re.compile(
 )
 _SUMS: Final = re.compile(_SUM)
 _IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-# A number, or a sum. The value of a sum is a number.
+# A number, or an arithmetic expansion, whose value is a number.
 _NUMBER: Final = re.compile(rf"-?[0-9]{{1,18}}|{_SUM}")
 _NUMBER_VALUE: Final = re.compile(rb"-?[0-9]{1,18}")
 # A line of a state's script that sets a variable to a number.
@@ -79,10 +79,10 @@ def changes_of(command: str, state: ShellState) -> frozenset[bytes] | None:
     which the command starts.
 
     Most commands only start programs, one after the other or in pipelines. After such a command,
-    bash need not report its state, so bash needs no trap. Without a trap, bash becomes the last
-    program, as under ``bash -c``, and a signal that ends this program thus ends bash. Most other
-    commands only assign variables or change the directory. After such a command, bash reports only
-    the variables and the directory.
+    bash need not report its state, so bash needs no trap. Without a trap, bash executes the last
+    program in its own place, as under ``bash -c``, so a signal that ends this program also ends
+    bash. Most other commands only assign variables or change the directory. After such a command,
+    bash reports only the variables and the directory.
     """
     if len(command) > _MAX_CHARACTERS:
         return None
@@ -182,7 +182,8 @@ class _Reader:
     def _is_number(self, name: bytes) -> bool:
         """Return whether a variable holds a number or is unset.
 
-        In a sum, bash evaluates any other value as an expression, which may assign variables.
+        In an arithmetic expansion, bash evaluates any other value as an expression, which may
+        assign variables.
         """
         if name in self._assigned:
             return self._assigned[name]

@@ -55,8 +55,8 @@ def check_input(text: str | None) -> None:
 def _check(name: str, text: str, *, may_have_nul: bool = False) -> None:
     if "\0" in text and not may_have_nul:
         raise invalid_params(f"Invalid value for {name}: must not contain NUL", name)
-    # A surrogate that represents a byte is valid. Only programs that embed shelld can pass such a
-    # surrogate.
+    # A surrogate that represents a byte is valid. Such a surrogate can come only from a program
+    # that embeds shelld.
     if text.isascii():
         return
     try:
