@@ -15,7 +15,7 @@ runners. When a runner dies, the keeper does the runner's work and reports on th
 the keeper is dead as well, the daemon itself *kills orphans*: the processes that the command has
 left.
 
-What each state knows
+What each state means
 ---------------------
 
 =========== ====================================================================================
@@ -38,8 +38,8 @@ Why each deadline exists
 
 START_DUE    A command can suspend the keeper, as a debugger does. Without this deadline,
              every later command would wait for ever.
-TIMEOUT_DUE  The command's own time limit. A command that has ended was in time, even if its answer
-             was not sent yet.
+TIMEOUT_DUE  The command's own time limit. After bash has ended, it has no effect, even if the
+             answer still waits for the last output.
 IDLE_DUE     The caller's limit on silence. Output postpones it.
 OUTPUT_DUE   With ``> >(tee log)``, bash does not wait for tee. If the answer did not wait for the
              output, the last lines would be missing. Without this deadline, a background process
@@ -48,8 +48,8 @@ KILL_DUE     A command can suspend its runner, which then does not perform a kil
 KEEPER_DUE   When the runner is lost, the keeper must kill the remaining processes. But a command
              can also suspend the keeper.
 
-`DEADLINES` lists the deadlines that count in each state. Each change of state drops all other
-deadlines, so no deadline can act too late.
+`DEADLINES` lists the deadlines that have an effect in each state. Each change of state drops all
+other deadlines, so no deadline can act too late.
 
 What can race with what
 -----------------------
@@ -165,7 +165,7 @@ class Step(NamedTuple):
     actions: tuple[Action, ...] = ()
 
 
-# The deadlines that count in a state.
+# The deadlines that have an effect in each state.
 DEADLINES: Final[dict[State, frozenset[Event]]] = {
     State.SPARE: frozenset({Event.START_DUE, Event.KILL_DUE, Event.KEEPER_DUE}),
     State.WAITING: frozenset({Event.KILL_DUE, Event.KEEPER_DUE}),
@@ -246,7 +246,7 @@ _STEPS: Final[dict[State, dict[Event, Step]]] = {
         Event.OUTPUT_DUE: Step(State.LEFTOVER, (Action.END,)),
     },
     State.LEFTOVER: {
-        # Bash had survived a kill, and has ended after that.
+        # Bash survived the kill deadline, and ended later.
         Event.BASH_EXITED: Step(State.LEFTOVER),
         Event.EXITED_EMPTY: Step(State.OVER),
         Event.EMPTY: Step(State.OVER),

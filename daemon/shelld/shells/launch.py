@@ -101,8 +101,8 @@ class StartRequest(Struct, frozen=True):
 
 
 class StateChangedError(Exception):
-    """The session no longer has the state in which the guard has judged a command, or no longer has
-    the sandbox that the command tightens.
+    """The guard has judged a command in a state that the session no longer has, or the command
+    tightens a sandbox that the session no longer has.
     """
 
 
@@ -190,8 +190,8 @@ class Launch:
     def close(self) -> None:
         """Close the descriptors that are no longer needed once bash runs, or has failed to start.
 
-        They include our copies of the pipes' write ends. The pipes have no end of file as long as
-        these copies are open. So closing the copies late saves a wake-up.
+        They include our copies of the pipes' write ends. As long as these copies are open, no pipe
+        reaches end of file and wakes the daemon. So it saves a wake-up to close them late.
         """
         if self._ours and self.recorder is not None:
             # This launch still owns its recorder, because the command was not handed over.

@@ -67,8 +67,8 @@ class Life:
         self._is_to_be_released = False
         # The signal and the grace (ms) of the last kill that somebody has asked for.
         self._kill: tuple[int | None, int] = (signal.SIGKILL, 0)
-        # Whether somebody has asked for a kill without any grace. A later kill with a grace does
-        # not change this.
+        # Whether somebody has asked for a kill without a grace period. If a kill with a grace
+        # period is asked for later, this stays true.
         self.is_killed_at_once = False
         self.deadlines.set(Event.START_DUE, START_TIMEOUT_S)
 
@@ -292,8 +292,8 @@ class Life:
     def _release_if_asked(self) -> None:
         """Move a running command to the background if somebody has asked for it.
 
-        A command that does not run yet moves later, because there is no pid for the answer yet, and
-        another runner may still need the files of the command.
+        If the command does not run yet, this does nothing, and is called again later: there is no
+        pid for the answer yet, and another runner may still need the files of the command.
         """
         if self._is_to_be_released and self.shell.is_running:
             self.shell.released = True

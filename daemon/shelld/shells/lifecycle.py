@@ -10,7 +10,7 @@ from typing import Final
 
 
 class ShellStatus(enum.StrEnum):
-    """The states of a shell. The values are the words of the protocol."""
+    """The states of a shell. The values are the names of these states in the protocol."""
 
     PENDING = "pending"
     RUNNING = "running"

@@ -131,7 +131,9 @@ class Links:
 
     @property
     def is_shortage(self) -> bool:
-        """Whether the last read ran out of memory, or the poller does not watch queued input."""
+        """Whether the last read ran out of memory, or input is queued that the poller does not
+        watch.
+        """
         return self._shortages > 0 or (self._input is not None and self._input.is_unwatched)
 
     def _note_shortage(self, error: MemoryError) -> None:

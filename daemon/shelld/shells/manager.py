@@ -43,7 +43,8 @@ from shelld_protocol.errors import resource_exhausted, shell_not_found, spawn_fa
 # The time between two sweeps, which drop expired shells and unneeded runners.
 _SWEEP_S: Final = 15.0
 
-# After this many turns of the event loop, a shell without processes is certainly released.
+# After this many iterations of the event loop, a shell without processes has certainly been
+# released.
 _TURNS_TO_RELEASE: Final = 4
 
 
@@ -220,8 +221,8 @@ class Manager:
             raise spawn_failed(error.errno or errno.EAGAIN, "exec") from error
 
     def attend(self, task: Callable[[], Awaitable[None]]) -> None:
-        """Run a task that accompanies a shell. Run it again if it fails. The task must end when the
-        shell ends.
+        """Run a task that does some work for one shell, such as watching it. If the task fails, run
+        it again. The task must end when the shell ends.
         """
         self.runtime.tasks.start_soon(faults.keep_running, task, "what attends a shell")
 

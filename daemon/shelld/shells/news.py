@@ -1,5 +1,5 @@
-"""Writes the messages about a command into its shell's record. A runner sends these messages, or
-the keeper that does the runner's work.
+"""Writes what messages say about a command into its shell's record. The messages come from a
+runner, or from the keeper that does the runner's work.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _EVENTS: Final[Mapping[int, Event]] = {
 
 
 def apply_message(message: Message, shell: Shell, outcome: Outcome) -> Event | None:
-    """Write a message into the record. Return the event that it causes, or None."""
+    """Write what a message says into the record. Return the event that the message causes, or None."""
     kind = message[0]
     if kind == STARTED:
         shell.pid = message[1]

@@ -79,9 +79,9 @@ class Pipe:
     def _keep(self, size: int) -> None:
         """Store the first `size` bytes of the buffer.
 
-        Only the buffer has these bytes, and the next pump overwrites the buffer. So if there is no
-        memory to store the bytes, this function blocks the event loop and tries again, for up to
-        two seconds. Then it raises MemoryError.
+        The bytes are nowhere else, and the next call of `pump` overwrites the buffer. So if there
+        is no memory to store the bytes, this function blocks the event loop and tries again, for up
+        to two seconds. Then it raises MemoryError.
         """
         store = self._stream.store
         start = store.written
@@ -113,8 +113,8 @@ class Pipe:
                 fcntl.ioctl(self.descriptor, termios.FIONREAD, size)
             held = int.from_bytes(size, sys.byteorder)
         except OSError:
-            # The number of bytes in the pipe is unknown. No pipe of the daemon holds more than this
-            # number.
+            # The number of bytes in the pipe is unknown. No pipe of the daemon holds more bytes
+            # than `_LARGE_PIPE_BYTES`.
             held = _LARGE_PIPE_BYTES
         store = self._stream.store
         end, attempts = store.written + held, MAX_ATTEMPTS

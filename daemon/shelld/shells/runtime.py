@@ -156,7 +156,8 @@ class Runtime:
 
         Waits while `MAX_STARTING` other commands are starting. Raises OSError, and `RpcError`
         (shutting_down, spawn_failed, unavailable, resource_exhausted). Raises StateChangedError if
-        the session no longer has `request.judged_state`, or the sandbox that the request tightens.
+        the session's state is no longer `request.judged_state`, or if the request tightens a
+        sandbox that the session no longer has.
         """
         # Check before a spare shell is taken, because a later failure would waste the spare shell.
         # Also check before a closed session is created again, because the guard may refuse the
@@ -273,8 +274,8 @@ class Runtime:
         sandbox = place.sandbox
         has_private_tmp = sandbox is not None and sandbox.policy.tmp == "private"
         if has_private_tmp and member.enforced.memory == "watch":
-            # The files in a private /tmp use memory that belongs to no process. So the watch would
-            # not count this memory.
+            # The files in a private /tmp use memory that belongs to no process. Without a cgroup,
+            # the daemon counts only the memory of processes.
             self.limiter.end(member)
             raise unavailable("memory_bytes with a private /tmp", "a cgroup", _TMP_HINT)
         return member
@@ -283,8 +284,8 @@ class Runtime:
         """Raise `RpcError` if the manager or the session was closed while the command waited to
         start.
 
-        Raises StateChangedError if the session no longer has `request.judged_state`, or the sandbox
-        that the request tightens.
+        Raises StateChangedError if the session's state is no longer `request.judged_state`, or if
+        the request tightens a sandbox that the session no longer has.
         """
         if not self._is_open:
             raise shutting_down()

@@ -114,9 +114,9 @@ class Shell:
     idle_timeout_ms: int | None = field(default=None, init=False)
     # Whether the command started as a foreground command.
     in_foreground: bool = field(default=False, init=False)
-    # How many repeated calls wait for the command to end.
+    # How many repetitions of the call that started this command wait for the command to end.
     repeats: int = field(default=0, init=False)
-    # How often `hand_over_repeats` has let the repeated calls return.
+    # How many times `hand_over_repeats` has been called with success.
     hand_overs: int = field(default=0, init=False)
     # The time from SIGTERM to SIGKILL.
     grace_ms: int = field(default=Options().grace, init=False)
@@ -139,7 +139,7 @@ class Shell:
     denials: Denials = field(default_factory=Denials, init=False)
     # If bash could not be started, the errno and the step that has failed.
     failure: tuple[int, str] | None = field(default=None, init=False)
-    # Whether the call that started the command was answered while the command ran.
+    # Whether the call that started the command was answered before the command ended.
     released: bool = field(default=False, init=False)
     # If the call was answered early because of a prompt, this is the prompt; otherwise None.
     released_at: SeenPrompt | None = field(default=None, init=False)
@@ -261,7 +261,7 @@ class Shell:
     # -- for all ----------------------------------------------------------------------------
 
     async def wait_until(self, condition: Callable[[], bool]) -> None:
-        """Wait until `condition` holds. Checks it after each event of the shell."""
+        """Wait until `condition()` is true. Calls `condition` after each event of the shell."""
         while not condition():
             waiter = _Waiter(condition, Wakeup())
             self._waiters.append(waiter)
@@ -309,8 +309,7 @@ class Shell:
         return is_possible
 
     def hand_over_repeats(self) -> bool:
-        """Let all calls that repeat the command's call, and wait for the command to end, return
-        now.
+        """Stop the waits of all repetitions of the command's call, so that they return now.
 
         Returns False if the command has ended, or is being ended.
         """

@@ -233,10 +233,10 @@ class SpareLaunch(Launch):
         self.is_waiting = False
 
     def is_in_place(self, session: Session, request: StartRequest) -> bool:
-        """Whether this bash can run the command in the directory that the request means.
+        """Whether this bash would run the command in the directory that the request asks for.
 
         False if the directory of this bash was deleted. Also false if the command should run in the
-        present directory of bash, but the path of the request no longer leads there. Raises OSError
+        present directory of bash, but the path in the request no longer leads there. Raises OSError
         if the bash is gone.
         """
         will_go = goes_elsewhere(self.state, session.state)
@@ -273,6 +273,8 @@ class Spare(NamedTuple):
         return self.launch.since
 
     def suits(self, session: Session, request: StartRequest) -> bool:
-        """Whether the spare shell can run this request, is not being ended, and has its runner."""
+        """Whether the spare shell can run this request: it suits, is not being ended, and still has
+        its runner.
+        """
         is_doomed = self.life.is_being_ended or self.life.runner_is_lost
         return not is_doomed and self.launch.suits(session, request)

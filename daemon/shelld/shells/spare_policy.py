@@ -43,19 +43,19 @@ class SparePolicy(Struct, eq=False):
     processors: int
     # A session that was not used for this long has no spare shells.
     idle_s: float = 300.0
-    # Spare shells younger than this do not make room for others. Otherwise, if several sessions run
-    # commands in turn, each of them would end the spare shells of the others before a command uses
-    # these spare shells.
+    # A spare shell younger than this is not ended to make room for another. Otherwise, if several
+    # sessions run commands in turn, each session would end the spare shells of the others before a
+    # command could use them.
     min_age_s: float = 15.0
     # A command follows another *at once* if the pause between them is shorter than a limit. The
-    # limit is this number times the fastest start of a spare shell. If a session's commands follow
-    # one another at once, `in_a_row` spare shells wait for the session, and start while a command
-    # runs. Otherwise no spare shell starts while a command runs.
+    # limit is this number times the time that the fastest start of a spare shell took. If a
+    # session's commands follow one another at once, `in_a_row` spare shells wait for the session,
+    # and start while a command runs. Otherwise no spare shell starts while a command runs.
     starts_between: float = 10
     in_a_row: int = 2
     # After this many consecutive failures, assume that the system forbids spare shells.
     max_failures: int = 3
-    # When the last command of each session ended, in the order of these times.
+    # Maps each session to the time when its last command ended. The oldest time comes first.
     _used_at: dict[str | None, float] = {}
     _fastest_start_s: float | None = None
     _failures: int = 0
@@ -105,7 +105,7 @@ class SparePolicy(Struct, eq=False):
         return max(4, 2 * self.processors)
 
     def one_that_gives_way(self, waiting: Sequence[W]) -> W | None:
-        """Return the spare shell that may end to make room for a session without one."""
+        """Return a spare shell that may be ended to make room for a session that has none."""
         old = self._older_than(self.min_age_s, waiting)
         return next(iter([*_extra(waiting), *old]), None)
 

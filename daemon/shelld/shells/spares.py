@@ -112,14 +112,17 @@ class Spares:
                 self._waiting.append(self._start(session))
 
     def _starts_as_others(self, session: Session) -> bool:
-        """Whether the session was not configured and has no limits."""
+        """Whether commands of this session start as in any session that was not configured, and
+        without limits.
+        """
         return session.base is self._any_session.base and not session.is_limited
 
     def _of(self, name: str | None) -> list[Spare]:
         return [spare for spare in self._waiting if spare.session_name == name]
 
     def _has_room(self, waiting: int) -> bool:
-        """Whether one more spare shell may start for a session that has `waiting` spare shells.
+        """Whether one more spare shell may start for a session. `waiting` is the number of spare
+        shells that it already has.
 
         This may first end another spare shell to make room.
         """

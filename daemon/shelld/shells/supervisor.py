@@ -25,9 +25,9 @@ from shelld.shells.orphans import kill_orphans
 # If the daemon notices a deadline too late by more than this, the daemon itself was suspended.
 PAUSE_S: Final = 1.0
 
-# The deadlines that other processes must meet. If the daemon was suspended, these deadlines begin
-# again, with these times in seconds: the other processes may also have been suspended, and a busy
-# machine may resume them late.
+# Deadlines by which another process must act, with their times in seconds. If the daemon was
+# suspended, these deadlines begin again: the other processes may also have been suspended, and a
+# busy machine may resume them late.
 _OF_OTHERS: Final[Mapping[Event, float]] = {
     Event.START_DUE: START_TIMEOUT_S,
     Event.KILL_DUE: KILL_TIMEOUT_S,
@@ -82,8 +82,8 @@ class Supervisor:
                 # `_advance` wakes waiters first, so the answer goes out before the clean-up.
                 await self._links.wait(self._advance, life.deadlines.next)
             if self._links.is_shortage:
-                # A shortage is no failure of the command. Output and messages that have arrived can
-                # be read later.
+                # The command has not failed only because a resource is short. Output and messages
+                # that have arrived can be read later.
                 await faults.pause(SHORTAGE_PAUSE_S)
             if life.has_orphans:
                 shell = life.shell
