@@ -3,9 +3,9 @@ subscription, for `AsyncClient`.
 
 `gaps.py` has the same code without await, for `Client`. `make sync` makes it from this file.
 
-For each command, owns two offsets, up to which a reader has received stdout and stderr. Never moves
-the position of plain reads (`bash_output` without offsets). Invariant: in each stream, the output
-of an event begins where the output of the previous event ended.
+For each command, owns two offsets, which say how far the reader has received stdout and stderr.
+Never moves the position of reads without offsets (`bash_output`). Invariant: in each stream, the
+output of an event begins where the output of the previous event ended.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ StreamName: TypeAlias = Literal["stdout", "stderr"]
 
 # The maximum number of bytes of output that one request reads.
 _GAP_BYTES: Final = 1024 * 1024
-# After these errors, the daemon no longer keeps the output, or the daemon ends or has ended.
+# These errors mean that the output cannot be read any more: the daemon no longer keeps it, or is
+# ending, or has ended.
 _LOST: Final = (ShellNotFound, ShuttingDown, DaemonExited)
 
 
@@ -108,8 +109,8 @@ class AsyncOutputReader:
                 # The read has skipped the lost output, and has returned only output after `end`.
                 part = calls.lost_output(event, stream, start, min(kept_from, end))
             if part.end == start:
-                # The output ends within a character. Leftover processes may still write the rest of
-                # the character, so no read returns the first bytes of the character yet.
+                # The output ends with an incomplete character. Leftover processes may still write
+                # the rest of the character, so no read returns its first bytes yet.
                 part = calls.lost_output(event, stream, start, end)
             self._ends[stream] = part.end
             self.ready.append(part)

@@ -236,7 +236,7 @@ class AsyncMethods:
     async def background(self, bash_id: str) -> HandOverResult:
         """Move a shell to the background.
 
-        The call of `bash` that waits for the shell returns a `BackgroundResult` now.
+        The call of `bash` that waits for the shell then returns a `BackgroundResult`.
 
         The command continues without its timeout. `list_shells` shows which shells are in the
         foreground.
@@ -370,7 +370,7 @@ class AsyncMethods:
     async def openai_agents_tools(
         self, *, context: ExecutionContext | Mapping[str, Any] | None = None
     ) -> list[FunctionTool]:
-        """Return the tools for an agent of the OpenAI Agents SDK.
+        """Return the tools in the form that an agent of the OpenAI Agents SDK takes.
 
         Needs the extra ``openai-agents``.
         """

@@ -28,9 +28,9 @@ SendLater: TypeAlias = Callable[[Call[Any]], None]
 class AsyncOngoing:
     """Sends a request.
 
-    Raises `ShellError` if the request cannot be sent, and the exceptions that `check` raises.
-    Unless `send_later` is None, another request can take over from this one after a lost
-    connection. `send_later` sends a call on the next connection, and ignores its answer.
+    Raises `ShellError` if the request cannot be sent, and the exceptions that `check` raises. If
+    `send_later` is given, another request can continue this request after the connection was lost.
+    `send_later` sends a call on the next connection, and ignores its answer.
 
     `check` is called once the request is registered with the connection. `check_taker` raises an
     exception if nothing could wake the task or thread that calls it. Call `check_taker` before you
@@ -98,11 +98,11 @@ class AsyncOngoing:
 
     @property
     def is_cut(self) -> bool:
-        """Tells whether this connection has ended and another one may take its place."""
+        """Whether this connection has ended and another one may take its place."""
         return self._send_later is not None and self._connection.is_over
 
     async def next(self) -> Item:
-        """Wait for the next event, the answer, or the end."""
+        """Wait for the next item: an event, the answer, or `End`, after which nothing comes."""
         item = await self._mailbox.get()
         self._connection.write_log()
         return item
@@ -122,7 +122,7 @@ class AsyncOngoing:
         return item
 
     async def next_event(self) -> Event | None:
-        """Wait for the next event; return None at the end. Raises `ShellError`."""
+        """Wait for the next event; return None if no more events come. Raises `ShellError`."""
         while not isinstance(item := await self.next(), Event):
             if isinstance(item, End):
                 if item.error is not None:
@@ -150,7 +150,8 @@ class AsyncOngoing:
         answers. A later request can continue it again, and any request can end it.
         """
         # First set the flag, then withdraw. `answered` first claims the subscription, and then
-        # reads the flag. If both run at the same time, the one that ends last withdraws the claim.
+        # reads the flag. So if both methods run at the same time, the one that ends last withdraws
+        # the claim.
         self._has_withdrawn = True
         self.leave_to_next()
         self._connection.ownership.withdraw(self._subscription, self._id)

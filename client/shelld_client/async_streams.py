@@ -101,7 +101,7 @@ class AsyncItems(Generic[T]):
         raise NotImplementedError
 
     def _next_has_failed(self, error: BaseException) -> None:
-        """Handle an exception of `_next`, which is an error, a cancellation or an interrupt."""
+        """Handle an exception that `_next` has raised: an error, a cancellation or an interrupt."""
 
 
 class _Iteration(AsyncItems[T]):
@@ -155,7 +155,7 @@ class AsyncEventStream(_Iteration[Event]):
         # arrives, `seq` may be higher, because the daemon may send older events again.
         self._reached = 0
         self._losses = Losses()
-        # Which events to yield. None means that every event is wanted.
+        # Which events to yield. None means all events.
         self._wanted: Sequence[EventName] | None = options.get("events")
         self._params = params = dict(options)
         if options.get("subscription") is not None:
@@ -184,8 +184,8 @@ class AsyncEventStream(_Iteration[Event]):
             self._reached = from_seq
         elif self._params.get("idempotency_key") is None:
             self._reached = result.seq
-        # With a key, the daemon sends all kept events again. If the subscription has ended, only
-        # earlier events come, which are sent again.
+        # With a key, the daemon sends all events again that it keeps. If the subscription has
+        # ended, no new events come, only those that are sent again.
         self._is_over = result.is_over and self._reached == result.seq
         return self
 
@@ -289,13 +289,13 @@ class AsyncOutputStream(_Iteration[OutputEvent | BashResult | BackgroundResult])
         self.result: BashResult | BackgroundResult | None = None
         self._call = call
         self._failure: ShellError | None = None
-        # Whether the last item was taken.
+        # Whether the iteration has returned its last item.
         self._is_finished = False
         # Whether the request must be repeated because its connection was lost.
         self._is_lost = False
         self._losses = Losses()
         self._exit: ExitEvent | None = None
-        # The subscription of the last event.
+        # The name of the subscription to which the last event belongs.
         self._subscription = ""
         strip = call.params.get("strip_ansi")
         self._output = AsyncOutputReader(request, may_go_on, strip=strip)
@@ -304,7 +304,10 @@ class AsyncOutputStream(_Iteration[OutputEvent | BashResult | BackgroundResult])
         return self
 
     def end(self) -> None:
-        """End the iteration. Unless the last item was taken, also end the command."""
+        """End the iteration.
+
+        Also end the command, unless the iteration has returned its last item.
+        """
         self._is_over = True
         # Read the attributes once, because another thread or a signal handler may run this code at
         # the same time.

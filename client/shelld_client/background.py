@@ -43,7 +43,7 @@ async def run_together(*works: Callable[[], Coroutine[Any, Any, None]]) -> None:
 class Background:
     """Runs `work`, which must not raise, until `work` returns or `stop` is called.
 
-    Calls `on_end` once: when `work` has ended, or when it is clear that `work` will never begin.
+    Calls `on_end` once: when `work` has ended, or when it is certain that `work` will never begin.
     """
 
     def __init__(self, work: Callable[[], Awaitable[None]], on_end: Callable[[], None]) -> None:

@@ -24,14 +24,14 @@ class BashOptions(TypedDict, total=False):
     `idle_timeout` is the longest time without output, in milliseconds, 1,000 to 3,600,000. `env` is
     applied on top of the session's environment; None removes a variable. `stdin` is the command's
     input, as text or bytes; by default the command reads end of file. `session=None` runs the
-    command outside all sessions. `tty` runs it in a terminal of `rows` and `cols`; `open_stdin`
-    leaves its input open. `merge` gives it one pipe for both streams, so `stdout` has all output in
-    the order of the writes. With `idempotency_key`, a repeated call starts nothing: it returns the
-    shell that the first call with this key has started. With `key_must_exist`, even the first call
-    starts nothing, and raises `ShellNotFound`. `target` names the daemon that runs the command; the
-    default is the daemon of the session. `sandbox` makes the session's policy stricter for this
-    command. If a lasting daemon loses this client, the command moves to the background, unless
-    `on_disconnect` is "kill".
+    command outside all sessions. `tty` runs the command in a terminal of `rows` and `cols`;
+    `open_stdin` leaves the command's input open. `merge` gives the command one pipe for both
+    streams, so `stdout` has all output in the order of the writes. With `idempotency_key`, a
+    repeated call starts nothing: it returns the shell that the first call with this key has
+    started. With `key_must_exist`, no call starts a command: if the key is unknown, the call raises
+    `ShellNotFound`. `target` names the daemon that runs the command; the default is the daemon of
+    the session. `sandbox` makes the session's policy stricter for this command. If a lasting daemon
+    loses this client, the command moves to the background, unless `on_disconnect` is "kill".
     """
 
     description: str | None
@@ -67,7 +67,7 @@ class RunOptions(BashOptions, total=False):
 
 
 class StreamOptions(BashOptions, total=False):
-    """Options of a command whose output is streamed. They are the options of `bash`."""
+    """Options of a command whose output is streamed. They have the same meaning as for `bash`."""
 
     on_timeout: Literal["kill", "background"]
     on_prompt: OnPrompt
@@ -76,8 +76,8 @@ class StreamOptions(BashOptions, total=False):
 class EventOptions(TypedDict, total=False):
     """Options that choose the events of a shell, of a session, or of all shells.
 
-    Without `bash_id` and `session`, the events are those of all shells of the daemon, or of
-    `target`.
+    Without `bash_id` and `session`, the events are those of all shells of the daemon (or of the
+    daemon that `target` names).
 
     `events` are "exit", "output", "prompt", "listening", "leftover" and "screen". Output events of
     one shell are at least `interval_ms` (0 to 5,000) apart, unless `max_bytes` (1,024 to 1,048,576)
@@ -176,7 +176,7 @@ class ReadOptions(TypedDict, total=False):
 class OutputOptions(ReadOptions, total=False):
     """Options for reading output, with the offsets at which to start.
 
-    If an offset is given for one stream, only streams with an offset are read. Such a read does not
+    If only one stream has an offset, only this stream is read. A read with an offset does not
     affect where a read without offsets continues.
     """
 

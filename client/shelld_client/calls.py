@@ -91,10 +91,10 @@ EVENT_NAMES: Final[Mapping[type[Event], EventName]] = {
 class Call(NamedTuple, Generic[T]):
     """Holds one call.
 
-    `decode` raises `ProtocolError` if the result does not match the method. `note` is called with
-    the result or the error when it arrives. The caller may take it much later. `note` must not
-    raise. If nobody waits for the call, `losses` counts the connections that were lost before its
-    answer came.
+    `decode` raises `ProtocolError` if the result does not match the method. `note` is called when
+    the result or the error arrives, and gets it. The caller may take the result much later. `note`
+    must not raise. If nobody waits for the call, `losses` counts the connections that were lost
+    before its answer came.
     """
 
     method: str
@@ -105,8 +105,7 @@ class Call(NamedTuple, Generic[T]):
 
 
 def find_again(call: Call[Any]) -> Call[Any] | None:
-    """Return a call that finds what `call` has begun, for the case that the answer to `call` is
-    lost.
+    """Return a call that finds what `call` has begun. It is needed if the answer to `call` is lost.
 
     The returned call starts no command. Return None if `call` has no key.
     """
@@ -168,7 +167,9 @@ def bash(command: str, options: Mapping[str, Any]) -> Call[AnyBashResult]:
 
 
 def has_run(error: ShellError) -> bool:
-    """Return whether the error of `bash` is about a command that has run, and names its shell."""
+    """Return whether an error of `bash` is about a command that has run, and names the command's
+    shell.
+    """
     # The error about an unknown key, or about a key whose shell is gone, has a `bash_id`, too.
     return "bash_id" in error.data and not isinstance(error, ShellNotFound)
 

@@ -19,7 +19,8 @@ StreamName: TypeAlias = Literal["stdout", "stderr"]
 
 # The maximum number of bytes of output that one request reads.
 _GAP_BYTES: Final = 1024 * 1024
-# After these errors, the daemon no longer keeps the output, or the daemon ends or has ended.
+# These errors mean that the output cannot be read any more: the daemon no longer keeps it, or is
+# ending, or has ended.
 _LOST: Final = (ShellNotFound, ShuttingDown, DaemonExited)
 
 
@@ -103,8 +104,8 @@ class OutputReader:
                 # The read has skipped the lost output, and has returned only output after `end`.
                 part = calls.lost_output(event, stream, start, min(kept_from, end))
             if part.end == start:
-                # The output ends within a character. Leftover processes may still write the rest of
-                # the character, so no read returns the first bytes of the character yet.
+                # The output ends with an incomplete character. Leftover processes may still write
+                # the rest of the character, so no read returns its first bytes yet.
                 part = calls.lost_output(event, stream, start, end)
             self._ends[stream] = part.end
             self.ready.append(part)

@@ -33,8 +33,8 @@ from shelld_protocol.structs import MAX_WAIT_MS, Listener, Matched
 
 _EVENTS: Final[tuple[EventName, ...]] = ("output", "prompt", "exit")
 
-# The maximum number of bytes of each stream in the answer to a wait. If the wait fails, its
-# exception shows this output.
+# The maximum number of bytes of each stream in the answer to a call that waits. If the condition is
+# not met, the exception contains this output.
 _SHOWN_BYTES: Final = 64 * 1024
 
 
@@ -83,11 +83,11 @@ class Job(Items[Event]):
         self._is_over = False
         strip = call.params.get("strip_ansi")
         self._output = OutputReader(request, may_go_on, strip=strip)
-        # The event that was received but not yet returned, because the skipped output before it
-        # must be read first.
+        # An event that was received but not yet returned, because skipped output that comes before
+        # it must be read first.
         self._event: Event | None = None
-        # An event that stands for the beginning of the subscription, until the earlier output was
-        # read.
+        # While the output from before the subscription is being read, an event that stands for the
+        # beginning of the subscription.
         self._beginning: Event | None = None
         # The params of the subscription, or None before it begins. `from_seq` is the number of the
         # last event that was received, so the same call continues the subscription after a lost
@@ -214,7 +214,7 @@ class Job(Items[Event]):
         port: int | None = None,
         timeout: float | None = None,
     ) -> Matched | Listener:
-        """Wait until a line has `text` or matches `pattern`, or the command listens on `port`.
+        """Wait until a line contains `text` or matches `pattern`, or the command listens on `port`.
 
         Give exactly one of `text`, `pattern` and `port`. `pattern` is an RE2 pattern; port 0 stands
         for any TCP port. Each call searches the output after the last match; the first call
@@ -272,9 +272,8 @@ class Job(Items[Event]):
     def _wait(
         self, call: Callable[[int], Call[BashOutputResult]], give_up_at: float
     ) -> BashOutputResult:
-        """Repeat a call until its condition is met or the time is up.
-
-        The call waits in the daemon.
+        """Repeat a call until its condition is met or the time is up. During each call, the daemon
+        waits.
         """
         while True:
             left_ms = max(0.0, give_up_at - time.monotonic()) * 1000
@@ -320,7 +319,7 @@ class Job(Items[Event]):
                 # job over which nobody iterates.
                 self._listening = self._listen()
             if self._beginning is not None:
-                # A subscription sends only output that no plain read has returned.
+                # A subscription sends only output that no read without offsets has returned.
                 if self._output.catch_up(self._beginning):
                     self._beginning = None
                 continue
@@ -368,13 +367,14 @@ class Job(Items[Event]):
             return None
         assert self._subscribed is not None
         if isinstance(item, ShellError):
-            # The job has no subscription now. So the next call of `_next` subscribes again.
+            # The job has no subscription now, so `_next` subscribes again.
             self._listening = None
             kept_after = calls.kept_after(item)
             if kept_after in (None, self._subscribed["from_seq"]):
                 # If the number stays the same, every further attempt fails with the same error.
                 raise item
-            # The daemon no longer keeps all events after the last one. The output can be read.
+            # The daemon no longer keeps all events after the last one that came. But the output can
+            # be read.
             self._subscribed["from_seq"] = kept_after
             self._must_catch_up = True
             return None
