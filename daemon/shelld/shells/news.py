@@ -36,7 +36,7 @@ _EVENTS: Final[Mapping[int, Event]] = {
 
 
 def apply_message(message: Message, shell: Shell, outcome: Outcome) -> Event | None:
-    """Write what a message says into the record. Return the event that the message causes, or None."""
+    """Write what a message says into the record. Return the event that it causes, or None."""
     kind = message[0]
     if kind == STARTED:
         shell.pid = message[1]
