@@ -1,8 +1,8 @@
 """Commands per second while many run at once: in one session, in a thousand, and without a session.
 
-The baselines are `subprocess.run` in four threads and asyncio's subprocesses, in the same run and
-interleaved. Figures are medians; absolute numbers depend on the machine. With `--busy`, one busy
-loop per processor runs during the whole benchmark.
+The baselines are `subprocess.run` in four threads and asyncio's subprocesses. They take turns with
+shelld in the same run. Figures are medians; absolute numbers depend on the machine. With `--busy`,
+one busy loop per processor runs during the whole benchmark.
 
 Usage: python benchmarks/concurrency.py [--rounds N] [--commands N] [--only TEXT] [--busy]
 """

@@ -1,8 +1,9 @@
 """The cost of containment.
 
 The benchmark measures the time of a command on a runner, of a kill (until it is proved that no
-process is left), and of a stop. It also measures the memory of an idle daemon, and a thousand
-shells. Every ratio is relative to a plain spawn in the same run, interleaved.
+process is left), and of a stop. It also measures the memory of an idle daemon, and how long a
+thousand shells take to start and to end. Every ratio is relative to a plain spawn, which takes
+turns with shelld in the same run.
 
 Usage: python benchmarks/containment.py [--rounds N]
 """
@@ -118,7 +119,7 @@ def memory() -> None:
     private = sum(int(line.split()[1]) for line in rollup if line.startswith("Private")) / 1024
     runs.close()
     daemon = RawDaemon()
-    # Run as many commands at once as the keeper keeps idle runners.
+    # Run several commands at once, so that several idle runners are left.
     for _ in range(8):
         daemon.send("bash", {"command": "sleep 0.2"})
     for _ in range(8):
@@ -137,7 +138,7 @@ def memory() -> None:
 
 
 def stubborn_stop(rounds: int) -> None:
-    """Measure a full stop in which one command ignores SIGTERM and others hide.
+    """Measure how long the daemon takes to stop while one command ignores SIGTERM and others hide.
 
     The stop should take less than 2 s.
     """

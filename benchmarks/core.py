@@ -1,7 +1,7 @@
 """The core figures: a ping, the start-up, a short command, many commands at once, and the memory.
 
-The baseline is plain `subprocess` in the same run, interleaved. Figures are medians and ratios;
-absolute times depend on the machine.
+The baseline is plain `subprocess`, which takes turns with shelld in the same run. Figures are
+medians and ratios; absolute times depend on the machine.
 
 Usage: python benchmarks/core.py [--rounds N]
 """

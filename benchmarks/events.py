@@ -1,8 +1,8 @@
 """Events: their order, the delay of an exit, the speed of output, and the cost of a slow client.
 
 The benchmark also measures Codex's exec-server, if `make bench-peers` has installed it. The servers
-take turns. Just before it exits, the command itself writes the time, so the figures include the
-exit of bash.
+take turns. Each command writes the time just before it exits. So the measured delay of an exit
+includes the exit of bash.
 
 Usage: python benchmarks/events.py [--commands N] [--rounds N]
 """
@@ -83,7 +83,7 @@ def order(count: int) -> tuple[int, int, int]:
     left, answered, expected = count - _IN_FLIGHT, 0, itertools.count(1)
     exits: dict[str, int] = {}
     early = wrong = 0
-    # Even a busy machine runs ten commands a second.
+    # The time limit assumes ten commands a second, which even a busy machine can run.
     for message in ours.messages(60 + count / 10):
         if "method" in message:
             event = message["params"]
@@ -124,7 +124,9 @@ def our_exits(rounds: int, idle: int) -> list[float]:
 
 class Codex(ExecServer):
     def exits(self, rounds: int) -> tuple[list[float], int]:
-        """Return the times of exits, and how many exits came before their output."""
+        """Return the times, in ms, from the last line of a command to its exit, and how many exits
+        came before their output.
+        """
         times: list[float] = []
         early = 0
         for _ in range(rounds):
@@ -145,7 +147,7 @@ class Codex(ExecServer):
         return times, early
 
     def push(self) -> float:
-        """Return how many seconds the pushed output takes."""
+        """Return how many seconds it takes to receive the pushed output."""
         began, count = time.perf_counter(), 0
         process_id = self.start(_PUSH)
         for message in self._server.messages(60):

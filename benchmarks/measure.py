@@ -57,7 +57,9 @@ def resident_mb(pid: int) -> float:
 
 
 def proportional_mb(pid: int) -> float:
-    """Return the memory of a process, with its share of shared memory; 0 if it has ended."""
+    """Return the memory of a process, including its share of shared memory; 0 if the process has
+    ended.
+    """
     try:
         text = Path(f"/proc/{pid}/smaps_rollup").read_text()
     except (FileNotFoundError, ProcessLookupError):

@@ -1,7 +1,7 @@
 """The output figures: large output, endless output, filters, reading new output.
 
-The baseline is plain `subprocess` or `re` in the same run, interleaved. Figures are medians and
-ratios; absolute times depend on the machine.
+The baseline is plain `subprocess` or `re`, which takes turns with shelld in the same run. Figures
+are medians and ratios; absolute times depend on the machine.
 
 Usage: python benchmarks/output.py [--rounds N] [--seconds N]
 """

@@ -1,11 +1,13 @@
-"""How reliably and how soon the daemon sees that a command waits for input, and what that costs.
+"""Measures how reliably and how soon the daemon sees that a command waits for input, and what this
+costs.
 
 The benchmark runs the corpus of prompts: programs that wait for input, and decoys that do not. It
 counts the programs that the daemon reports as waiting. For comparison, it counts two usual guesses:
 silence for two seconds, and patterns that match the last line of the output. Then it measures the
 daemon's processor time while the daemon watches many silent commands.
 
-A file of patterns has one Python regular expression per line. The repository has no such file.
+The FILE of `--patterns` has one Python regular expression per line. The repository has no such
+file.
 
 Usage: PYTHONPATH=tests/helpers python benchmarks/prompts.py
     [--patterns FILE]... [--shells N] [--seconds N]
@@ -37,21 +39,21 @@ _AT_ONCE = 3
 # How long a program may take to start (ms). A prompt that the daemon has not found within this time
 # counts as missed.
 _PATIENCE_MS = 20_000
-# Each time this command writes a line, the benchmark asks once whether the decoys seem to wait. It
-# does so for longer than the silence after which the daemon reports a likely prompt.
+# Each time this command writes a line, the benchmark asks once whether the decoys seem to wait. In
+# total, this takes longer than the silence after which the daemon reports a likely prompt.
 _CLOCK = "while sleep 0.5; do echo tick; done"
 _ROUNDS = 8
-# The daemon checks the processes at growing intervals. After this time, the intervals are long.
+# The daemon checks the processes at growing intervals. After this time, the daemon checks rarely.
 _SETTLE_S = 8.0
 
 Patterns = dict[str, list[re.Pattern[str]]]
 
 
 class Judged(NamedTuple):
-    """What each guessing method says about one entry of the corpus.
+    """What each method of detection says about one program of the corpus.
 
-    `after_ms` maps a method to the silence after which it reports that the entry waits for input. A
-    method that never reports this is not in `after_ms`.
+    `after_ms` maps each method to how long the program was silent before the method reported that
+    it waits for input. A method that never reports this is not in `after_ms`.
     """
 
     entry: Entry

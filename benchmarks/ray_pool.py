@@ -39,7 +39,7 @@ MACHINES: Final = 100
 
 
 class OwnActor:
-    """The actor that a program without the pool would write."""
+    """The actor that a program would have to define if it did not use the pool."""
 
     async def start(self) -> None:
         self._client = await AsyncClient.spawn().__aenter__()

@@ -4,9 +4,9 @@ outside.
 For comparison, the benchmark also runs the same command in three other ways. The first is `bash -c`
 alone. The second is `bash -c` in a bubblewrap of its own, with the mounts and namespaces of the
 same policy. The third runs if `--sandbox-runtime` names the directory of the npm package
-@anthropic-ai/sandbox-runtime, which needs socat and ripgrep. Commands run interleaved, in one
-session each; figures are medians. The ratio of `inside` is relative to `outside`; all other ratios
-are relative to `bash`.
+@anthropic-ai/sandbox-runtime, which needs socat and ripgrep. All of these take turns. `inside` and
+`outside` each run all their commands in one session. Figures are medians. The ratio of `inside` is
+relative to `outside`; all other ratios are relative to `bash`.
 
 Usage: python benchmarks/sandbox.py [--rounds N] [--sandbox-runtime DIRECTORY]
 """

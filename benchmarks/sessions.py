@@ -1,8 +1,9 @@
 """Commands in sessions: their duration, cost and throughput.
 
-The baseline is plain `subprocess.run` in the same run, interleaved. Figures are medians and ratios;
-absolute times depend on the machine. In rows such as "10 ms apart", the client sleeps for so long
-before each command. With `--busy`, one busy loop per processor runs during the whole benchmark.
+The baseline is plain `subprocess.run`, which takes turns with shelld in the same run. Figures are
+medians and ratios; absolute times depend on the machine. In rows such as "10 ms apart", the client
+sleeps for so long before each command. With `--busy`, one busy loop per processor runs during the
+whole benchmark.
 
 Usage: python benchmarks/sessions.py [--rounds N] [--busy]
 """
@@ -87,8 +88,8 @@ def cpu_seconds(pids: list[int]) -> float:
     """Return the user and system time of processes and their reaped children."""
     ticks = 0
     for pid in pids:
-        # A process may have ended. Its time then counts as time of the parent that has reaped the
-        # process.
+        # A process may have ended. The time of an ended process counts as time of the parent that
+        # has reaped it.
         with suppress(FileNotFoundError, ProcessLookupError):
             fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
             ticks += sum(map(int, fields[11:15]))

@@ -1,9 +1,9 @@
 """The cost of a target: what a hop adds to a call, and what a dead target costs all other calls.
 
-Every target is a daemon of this machine, so no network is measured. For the hop, the plain daemon
-and the target take turns, and figures are medians. For the dead target, the same daemon makes the
-same calls before and after one of its targets is stopped with SIGSTOP, so that it looks like a host
-that no longer answers. Requests to the dead target then wait.
+Every target is a daemon of this machine, so no network is measured. To measure the hop, calls of
+the daemon itself and calls of the target take turns, and figures are medians. To measure the cost
+of a dead target, the daemon gets the same calls before and after one of its targets is stopped with
+SIGSTOP. The stopped target looks like a host that no longer answers, and requests to it wait.
 
 Usage: python benchmarks/targets.py [--rounds N] [--targets N] [--shells N]
 """
@@ -24,7 +24,7 @@ from measure import DAEMON, RawDaemon, family_of, interleaved, milliseconds, per
 
 _PAUSE_S = 0.005
 _FAR = [*DAEMON, "--stdio"]
-# A variable of the daemon at a target, which holds the name of the target.
+# An environment variable of the target's daemon, which holds the name of the target.
 _VARIABLE = "BENCHMARK_TARGET"
 _CALLS: dict[str, tuple[str, dict[str, Any]]] = {
     "get_session": ("get_session", {}),

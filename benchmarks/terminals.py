@@ -82,7 +82,9 @@ while True:
 
 
 def lags(looks: int) -> None:
-    """Measure how late the screen is: when it arrives, minus the newest time that it shows."""
+    """Measure how late the screen is: the time when it arrives, minus the latest time that is
+    printed on it.
+    """
     found = list[float]()
     with Client.spawn() as shell:
         bash_id = shell.bash(f"python3 -c '{_CLOCK}'", tty=True, run_in_background=True).bash_id

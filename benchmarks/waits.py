@@ -28,7 +28,7 @@ _POLL_S = 0.1
 _QUIET_MS = 500
 _WAIT_MS = 20_000
 
-# This command writes when the event happens.
+# This command writes the time of the event.
 _NOW = "sleep 0.$((RANDOM % 300 + 200)); echo =$EPOCHREALTIME"
 _SERVER = (
     'python3 -c \'import socket, time; time.sleep(0.3); s = socket.create_server(("127.0.0.1", 0));'

@@ -35,8 +35,8 @@ class DesktopCommanderTerminals(DesktopCommander, HasTerminals):
 class DesktopCommanderTerminal(Terminal):
     """A terminal that is read again and again, until its output ends with the expected text.
 
-    The server's own waits end only at a prompt without a line end. Its reads of new output lose
-    text that is added to a line after the line was read.
+    The server's own waits end only at a prompt without a line end. If only new output is asked for,
+    the answer lacks text that was added to a line after the line was read.
     """
 
     def __init__(self, server: DesktopCommanderTerminals, pid: int) -> None:
@@ -56,7 +56,8 @@ class DesktopCommanderTerminal(Terminal):
         while end not in (text := self._read(-2)):
             if (passed := time.monotonic() - began) >= LIMIT_S:
                 raise NoAnswer(f"no answer in {LIMIT_S:g} s")
-            # Each read costs the server time, and more output costs more time.
+            # Each read takes processor time from the server, and the more output there is, the more
+            # time it takes.
             time.sleep(passed / 10)
         found = re.search(r"total: (\d+) lines", text)
         if found is None or int(found[1]) <= 2:

@@ -13,7 +13,7 @@ from compare.lines import LineServer
 
 
 class LineContestant(Contestant):
-    """A server with its own home directory while it runs."""
+    """A server that gets a new home directory of its own each time it starts."""
 
     def __init__(self, installed: Installed) -> None:
         self.version = installed.version

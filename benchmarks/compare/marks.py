@@ -14,7 +14,7 @@ from pathlib import Path
 from compare.contestant import NoAnswer
 
 START_LIMIT_S = 10.0
-# How long processes may take to end after the action that should end them.
+# After the action that should end processes, they may take this long to end.
 END_LIMIT_S = 3.0
 
 _numbers = itertools.count(1)
@@ -57,7 +57,9 @@ class Marked:
         return pids
 
     def left(self) -> int:
-        """Wait until the processes have ended, at most `END_LIMIT_S`. Return how many are left."""
+        """Wait until the processes have ended, at most `END_LIMIT_S`. Return how many of them are
+        left.
+        """
         deadline = time.monotonic() + END_LIMIT_S
         while (pids := self.pids()) and time.monotonic() < deadline:
             time.sleep(0.05)

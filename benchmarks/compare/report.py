@@ -206,7 +206,7 @@ def pages() -> dict[Path, str]:
 
 
 def figures_of_plot(results: Results) -> list[str]:
-    """Return the names and figures that the plot must show, from the top of each panel."""
+    """Return the names of the contestants and the figures that the plot must show."""
     return _names(results, PLOTTED) + [
         as_cell(cell, FIGURES[figure][1])
         for figure in PLOTTED

@@ -14,7 +14,7 @@ def shown(value: float) -> str:
 
 
 def as_cell(cell: Cell, unit: str, *, spread: bool = False) -> str:
-    """Return a figure, or the first words of the reason why there is none."""
+    """Return a figure as text, or the first words of the reason why there is no figure."""
     if cell.median is None:
         return (cell.why or "").partition(":")[0]
     text = f"{shown(cell.median)} {unit}".strip()

@@ -23,7 +23,8 @@ WRITE = (
     f"stty -echo -opost; echo '{READY}'; read -r; "
     f"yes some line of a log | head -c {OUTPUT_BYTES}; echo 'end>'; read -r"
 )
-# This program draws all rows anew, each with the line that it has read.
+# For each line that this program reads, it draws all rows of the screen again, and writes the
+# line's text in each row.
 DRAW = (
     f"stty -echo; rows=$(printf 'row %s of WORD\\n' {{2..{ROWS}}}); echo '{READY}'; "
     r"while read -r word; do "

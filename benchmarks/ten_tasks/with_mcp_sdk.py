@@ -1,5 +1,5 @@
-"""The ten tasks with the MCP SDK as the client and shelld as the server. The tools of the server
-are for models.
+"""The ten tasks with the MCP SDK as the client and shelld as the server. The server's tools are
+made for models, not for programs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ async def run() -> tuple[int | None, str]:
         metadata = result.structured_content["metadata"]
         [content] = result.content
         assert isinstance(content, TextContent)
-        # The text is for a model, so a failure comes first.
+        # The text is for a model, so if the command has failed, the first line says so.
         lines = content.text.splitlines(keepends=True)
         return metadata["exit_code"], "".join(lines[result.is_error :])
 
