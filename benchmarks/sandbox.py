@@ -88,7 +88,7 @@ def sandbox_runtime(directory: Path) -> Generator[Way]:
 
 
 def beside_others(rounds: int, pause: float, runtime: Path | None) -> None:
-    """Compare with sandboxes that start anew for each command."""
+    """Compare shelld's sandbox, which keeps running, with a new sandbox for each command."""
     with contextlib.ExitStack() as stack:
         shell = stack.enter_context(Client.spawn())
         shell.configure_session("inside", sandbox=SandboxPolicy(mode="workspace"))

@@ -2,7 +2,7 @@
 
 The baseline is plain `subprocess.run`, which takes turns with shelld in the same run. Figures are
 medians and ratios; absolute times depend on the machine. In rows such as "10 ms apart", the client
-sleeps for so long before each command. With `--busy`, one busy loop per processor runs during the
+sleeps for this time before each command. With `--busy`, one busy loop per processor runs during the
 whole benchmark.
 
 Usage: python benchmarks/sessions.py [--rounds N] [--busy]

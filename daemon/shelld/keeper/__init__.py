@@ -45,8 +45,8 @@ daemon -> runner
                                      sent. With `has_terminal`, the first three descriptors are one
                                      terminal, which becomes the controlling terminal of the
                                      command. `restrictions` is None, or the members of
-                                     `start.Restrictions`. In place of `handles`, it has the number
-                                     of handles. The handles are the last descriptors of the
+                                     `start.Restrictions`, with the number of handles in place of
+                                     `handles`. The handles are the last descriptors of the
                                      message.
     ``(KILL, signal, grace_ms)``     signal the tree, and SIGKILL it after the grace. If `signal` is
                                      None, send SIGTERM, or no signal if the command has already
@@ -56,8 +56,9 @@ runner -> daemon
     ``(READY, runner_pid, subreaper, cgroup)``
                                      the first message, sent once. It says whether the runner became
                                      a subreaper and whether it has its own cgroup.
-    ``(STARTED, pid, refused)``      bash runs. `refused` has the indexes of the cgroups of
-                                     `restrictions` that bash could not enter.
+    ``(STARTED, pid, refused)``      bash runs, but could not enter some of the cgroups in
+                                     `restrictions`. `refused` has their indexes, and is usually
+                                     empty.
     ``(FAILED, errno, what)``        nothing was started; `what` is "cwd", "bash" or "exec".
     ``(EXITED, status, user_us, system_us, max_rss_bytes, signalled, leftover, empty)``
                                      bash was reaped. `signalled` says whether the runner had

@@ -300,7 +300,7 @@ class Life:
             self._close_files()
 
     def _close_files(self) -> None:
-        """Close our copies of the descriptors of a command in the background.
+        """Close the daemon's copies of the descriptors that a background command uses.
 
         A terminal stays open until bash ends. A program may close the terminal and open it again.
         The program must not get a hang-up while it has the terminal closed, or while it exits.

@@ -17,7 +17,7 @@ class ManagerOptions(Struct, frozen=True):
     """Limits of a manager, and the `bash` and the environment (`env`) of its commands.
 
     Sizes are in bytes. `limits` applies to each session, and to each command without a session.
-    `sandbox` is the policy of the sandbox of these sessions and commands.
+    `sandbox` is the sandbox policy for these sessions and commands.
     """
 
     bash: str = _DEFAULT.bash

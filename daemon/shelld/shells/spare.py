@@ -50,8 +50,8 @@ MAX_COMMAND_BYTES: Final = 4_096
 # The descriptor of the prelude in bash. It is the first after stdin, stdout and stderr.
 _PRELUDE: Final = 3
 
-# The indexes of two fields of /proc/PID/stat in the result of `fields_of`, which begins with the
-# third field.
+# `fields_of` returns the fields of /proc/PID/stat from the third field on. These are the indexes of
+# two fields in its result.
 _ARG_START: Final = 48 - 3
 _ENV_END: Final = 51 - 3
 _STAT_BYTES: Final = 4_096
@@ -174,7 +174,7 @@ class SpareLaunch(Launch):
         self.is_ready = True
 
     def _open(self, name: str, flags: int) -> int:
-        """Open a file of the process of bash in /proc."""
+        """Open a file of the bash process in /proc."""
         descriptor = os.open(f"/proc/{self._pid}/{name}", flags | os.O_CLOEXEC)
         self._theirs.append(descriptor)
         return descriptor
