@@ -2,8 +2,8 @@
 
 The benchmark measures the start of a command with a terminal and with pipes, and the time from a
 write to its answer. It measures the throughput of a terminal. While a program writes a lot to its
-terminal, it measures the daemon's memory and the delay of the screen. The kinds of start take
-turns, and so do the kinds of answer; figures are medians.
+terminal, it measures the daemon's memory and the delay of the screen. All variants take turns;
+figures are medians.
 
 Usage: python benchmarks/terminals.py [--rounds N] [--megabytes N]
 """

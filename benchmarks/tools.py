@@ -1,7 +1,7 @@
 """The cost of the tool layer.
 
 It compares `call_tool` and MCP's `tools/call` with the plain method, and with a tool without a
-daemon. The kinds of call take turns; figures are medians.
+daemon. All variants take turns; figures are medians.
 
 Usage: python benchmarks/tools.py [--rounds N]
 """

@@ -86,8 +86,8 @@ class Job(Items[Event]):
         # An event that was received but not yet returned, because skipped output that comes before
         # it must be read first.
         self._event: Event | None = None
-        # While the output from before the subscription is being read, an event that stands for the
-        # beginning of the subscription.
+        # While output that is older than the subscription is being read, an event that stands for
+        # the beginning of the subscription; otherwise None.
         self._beginning: Event | None = None
         # The params of the subscription, or None before it begins. `from_seq` is the number of the
         # last event that was received, so the same call continues the subscription after a lost

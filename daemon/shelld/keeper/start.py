@@ -50,8 +50,7 @@ class Restrictions(NamedTuple):
 
 class Program(NamedTuple):
     """A program to execute. `descriptors` become the descriptors 0, 1, 2, ... of the program. In
-    this process, the number of each of the `descriptors` is higher than any descriptor number that
-    the program gets.
+    this process, each of them has a higher number than any descriptor of the program.
 
     `terminal` is the path of the terminal that becomes descriptor 0 and the controlling terminal.
     """

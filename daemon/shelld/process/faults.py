@@ -48,8 +48,8 @@ _LOST_ERRORS: Final = ("error return without exception set", "returned NULL with
 # Messages to the keeper consist of plain values, so the error has no other cause here.
 _UNMARSHALLABLE: Final = "unmarshallable object"
 
-# If dlopen(3) fails, an ImportError contains one of these texts. With each text is the resource
-# that is short.
+# If dlopen(3) fails, an ImportError contains one of these texts. Each text is followed by the name
+# of the resource that is short.
 _IMPORT_FAILURES: Final = (
     (os.strerror(errno.EMFILE), "files"),
     (os.strerror(errno.ENFILE), "files"),

@@ -102,8 +102,8 @@ def _directory(before: ShellState, after: ShellState) -> bytes | None:
 def _rest_of_script(before: ShellState, after: ShellState) -> bytes | None:
     """Return the lines that follow the variables in the script of `after`.
 
-    Returns b"" if the script of `before` has exactly these lines, too. Returns None if it has lines
-    of this kind that differ.
+    Returns b"" if the script of `before` has exactly these lines, too. Returns None if it has other
+    lines of this kind.
     """
     old = before.definitions, before.switches, before.pushed, before.aliases
     new = after.definitions, after.switches, after.pushed, after.aliases

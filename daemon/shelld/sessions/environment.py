@@ -50,7 +50,7 @@ INHERIT: Final = EnvironmentRules()
 
 
 def _matching(patterns: tuple[str, ...]) -> re.Pattern[bytes]:
-    """Return a regular expression that matches each name that matches one of the patterns."""
+    """Return one regular expression, which matches a name if any of the patterns matches it."""
     expressions = (translate(pattern).encode() for pattern in patterns)
     # Without patterns, the regular expression must match nothing.
     return re.compile(b"|".join(expressions) or b"(?!)", re.IGNORECASE)

@@ -79,10 +79,10 @@ def changes_of(command: str, state: ShellState) -> frozenset[bytes] | None:
     which the command starts.
 
     Most commands only start programs, one after the other or in pipelines. After such a command,
-    bash need not report its state, so bash needs no trap. Without a trap, bash executes the last
-    program in its own place, as under ``bash -c``, so a signal that ends this program also ends
-    bash. Most other commands only assign variables or change the directory. After such a command,
-    bash reports only the variables and the directory.
+    bash need not report its state, so bash needs no trap. Without a trap, bash replaces itself with
+    the last program, as under ``bash -c``, so a signal that ends this program ends bash itself.
+    Most other commands only assign variables or change the directory. After such a command, bash
+    reports only the variables and the directory.
     """
     if len(command) > _MAX_CHARACTERS:
         return None

@@ -79,9 +79,9 @@ class Pipe:
     def _keep(self, size: int) -> None:
         """Store the first `size` bytes of the buffer.
 
-        The bytes are nowhere else, and the next call of `pump` overwrites the buffer. So if there
-        is no memory to store the bytes, this function blocks the event loop and tries again, for up
-        to two seconds. Then it raises MemoryError.
+        No other copy of these bytes exists, and the next call of `pump` overwrites the buffer. So
+        if there is no memory to store the bytes, this function blocks the event loop and tries
+        again, for up to two seconds. Then it raises MemoryError.
         """
         store = self._stream.store
         start = store.written

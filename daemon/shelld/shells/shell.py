@@ -114,7 +114,7 @@ class Shell:
     idle_timeout_ms: int | None = field(default=None, init=False)
     # Whether the command started as a foreground command.
     in_foreground: bool = field(default=False, init=False)
-    # How many repetitions of the call that started this command wait for the command to end.
+    # How many repeated calls for this command (with the same key) wait for it to end.
     repeats: int = field(default=0, init=False)
     # How many times `hand_over_repeats` has been called with success.
     hand_overs: int = field(default=0, init=False)
@@ -309,7 +309,7 @@ class Shell:
         return is_possible
 
     def hand_over_repeats(self) -> bool:
-        """Stop the waits of all repetitions of the command's call, so that they return now.
+        """Let all repeated calls for this command return now, before it has ended.
 
         Returns False if the command has ended, or is being ended.
         """

@@ -112,8 +112,8 @@ class Spares:
                 self._waiting.append(self._start(session))
 
     def _starts_as_others(self, session: Session) -> bool:
-        """Whether commands of this session start as in any session that was not configured, and
-        without limits.
+        """Whether a command starts here as in any new session: this session was not configured and
+        has no limits.
         """
         return session.base is self._any_session.base and not session.is_limited
 
