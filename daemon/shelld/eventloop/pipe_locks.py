@@ -47,7 +47,7 @@ from shelld.process import faults
 # interval until this pipe is closed, because other processes may also hold the lock of the pipe.
 INTERVAL_S: Final = 0.25
 NEXT_INTERVAL_S: Final = 0.02
-# The thread waits for the event loop for at most this time after it has stopped the processes.
+# After the thread has stopped the processes, it waits at most this long for the event loop.
 RELEASE_S: Final = 1.0
 # How long to wait, at most, until a process has stopped. A process usually stops within
 # microseconds. If all processors are busy, it stops later.

@@ -75,7 +75,9 @@ class Thread(Generic[T]):
         _thread.start_new_thread(_run, (self,))
 
     def run(self) -> None:
-        """Call the function, unless it was given up. Only the thread calls this method."""
+        """Call the function, unless `give_up` was called before. Only the thread calls this
+        method.
+        """
         if not self._owner.acquire(blocking=False):
             return
         try:

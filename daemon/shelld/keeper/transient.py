@@ -1,4 +1,4 @@
-"""Lists errors that do not mean that the descriptor is unusable. The same system call may succeed
+"""Lists the errors after which a descriptor can still be used. The same system call may succeed
 later.
 
 The list is in this package because the keeper imports nothing from the rest of the daemon.

@@ -75,7 +75,7 @@ class DescriptorHandler(logging.Handler):
             self._write(record)
         except Exception:
             # The line cannot be formatted, because there is no memory for it, or because its
-            # arguments do not fit its text.
+            # arguments do not match its format.
             self.dropped += 1
 
     def _write(self, record: logging.LogRecord) -> None:

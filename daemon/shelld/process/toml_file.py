@@ -70,8 +70,8 @@ def read_toml(path: Path, no_file: str, unreadable: str) -> TomlFile:
         number = int(line[1]) if line else text.count("\n") + 1
         raise TomlError(f"{path}:{number}: not valid TOML") from None
     except ValueError:
-        # Python converts no number of more than 4,300 digits. The error does not say in which line
-        # the number is.
+        # Python refuses to convert a number of more than 4,300 digits. The error does not say in
+        # which line the number is.
         raise TomlError(f"{path}:1: a number has too many digits") from None
     except RecursionError:
         raise TomlError(f"{path}:1: the values are nested too deeply") from None

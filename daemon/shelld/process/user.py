@@ -1,4 +1,4 @@
-"""Reads facts about the user as whom the daemon and its commands run."""
+"""Reads facts about the user who runs the daemon and its commands."""
 
 from __future__ import annotations
 

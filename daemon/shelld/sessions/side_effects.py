@@ -146,7 +146,7 @@ class _Reader:
         """Read an assignment. Without `needs_value`, also accept a name that gets no value, as in
         ``export NAME``.
 
-        Return False if there is no assignment, or if the assignment can also change anything else.
+        Return False if there is no assignment, or if the assignment may also change something else.
         """
         found = _VARIABLE.match(self._command, self._position)
         if found is None or (needs_value and found["value"] is None):

@@ -24,8 +24,8 @@ START_TIMEOUT_S: Final = 15.0
 # the grace. A runner reports survivors half a second earlier.
 KILL_TIMEOUT_S: Final = KILL_DEADLINE_MS / 1000 + 0.5
 
-# A manager that ends, or a supervisor that is cancelled, waits for its kills for at most this time.
-# After that, the runners finish the kills without the daemon.
+# When a manager ends, or a supervisor is cancelled, it waits at most this long for its kills. After
+# that, the runners finish the kills without the daemon.
 LAST_KILL_S: Final = 0.3
 
 

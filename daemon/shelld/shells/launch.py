@@ -54,7 +54,7 @@ _START_TRACE: Final = rb"\builtin set -x;"
 
 
 class TimeoutPolicy(Struct, frozen=True):
-    """Says what happens after `timeout_ms` of running, or of silence.
+    """Says what happens when the command has run, or has been silent, for `timeout_ms`.
 
     With `action` "kill", the command gets SIGTERM, and SIGKILL `grace_ms` later. With "background",
     the command moves to the background.

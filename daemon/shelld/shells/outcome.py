@@ -25,7 +25,7 @@ _SIGKILLED: Final = (-signal.SIGKILL, 128 + signal.SIGKILL)
 
 # Some reasons are valid only if a kill by shelld has ended the shell. For each such reason, this
 # table has the possible values of `Outcome.kill_reason`. For a limit, two values are possible,
-# because a command may exceed the limit in the grace after a timeout.
+# because a command may exceed the limit during the grace period after a timeout.
 _BY_LIMIT: Final = frozenset({ShellEvent.KILLED, ShellEvent.TIMED_OUT})
 _KILLS: Final[Mapping[EndReason | None, Set[ShellEvent]]] = {
     "idle": frozenset({ShellEvent.TIMED_OUT}),
