@@ -216,9 +216,9 @@ class AsyncOngoing:
                 if self._send_later is not None and again is not None and was_cut(answer):
                     self._send_later(again)
                 elif isinstance(answer, RequestCancelled) and "bash_id" in answer.data:
-                    # If a request is cancelled while a target starts its command, and it has a key,
-                    # the daemon leaves the command running. Kill it by its id, because another
-                    # request may have begun a command with the same key by now.
+                    # If a request with a key is cancelled while a target starts its command, the
+                    # daemon leaves the command running. Kill it by its id, because another request
+                    # may have begun a command with the same key by now.
                     self.send_only(calls.kill_shell(answer.data["bash_id"], {}))
                 return
             if self._taken_from is not None:
@@ -295,7 +295,9 @@ def send_only(
 
 
 def _weakly(ongoing: AsyncOngoing) -> Callable[[bytes | ShellError], None]:
-    """Return a function that passes the answer to `ongoing`, with only a weak reference to it."""
+    """Return a function that passes the answer to `ongoing`. The function has only a weak reference
+    to `ongoing`.
+    """
     weak = ref(ongoing)
 
     def pass_on(answer: bytes | ShellError) -> None:
