@@ -1,4 +1,6 @@
-"""All benchmarks share these clocks, a daemon driven without the client library, and a report."""
+"""Provides what all benchmarks use: clocks, a daemon driven without the client library, and a
+report.
+"""
 
 from __future__ import annotations
 

@@ -184,7 +184,7 @@ def _processor_s(pid: int) -> float:
 
 
 def idle(shells: int, seconds: float) -> None:
-    """Compare three daemons with silent commands: one does not watch them, two watch them
+    """Compare three daemons that run silent commands: one does not watch them, two watch them
     differently.
     """
 
