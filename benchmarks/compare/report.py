@@ -46,8 +46,8 @@ a login were not measured.
 
 - Memory at rest is the memory of all processes between the program and its commands. Memory for
   output is the peak growth of the same processes, which have just been started. If a program
-  starts its commands itself, its memory for output is the peak growth of the program. Memory that several processes
-  share is divided among them (Pss in proc(5)).
+  starts its commands itself, its memory for output is the peak growth of the program. Memory that
+  several processes share is divided among them (Pss in proc(5)).
 - The three processes are a child, one that ignores SIGHUP (`nohup`) and one in a session of its own
   (`setsid`). The figure counts the processes that are left three seconds after the end.
 - SIGKILL of the server goes to the process that the client has started. If the client has started

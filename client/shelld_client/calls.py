@@ -185,7 +185,7 @@ def check_run_options(options: Mapping[str, Any], on_output: OnOutput | None) ->
     """Raise TypeError for options that contradict `check` or `on_output`."""
     for name in ("run_in_background", "dry_run"):
         if options.get(name):
-            raise TypeError(f"check and on_output do not go together with {name}")
+            raise TypeError(f"check and on_output cannot be combined with {name}")
     if inspect.iscoroutinefunction(on_output):
         raise TypeError("on_output must be a plain function; to await something, use stream")
 
@@ -198,7 +198,7 @@ def followed_bash(
     Raises TypeError for a dry run.
     """
     if options.get("dry_run"):
-        raise TypeError("dry_run is an option of bash only: nothing runs that could be followed")
+        raise TypeError("dry_run works only with bash, because a dry run has no output to follow")
     return bash(command, {**options, "notify": notify})
 
 

@@ -224,7 +224,7 @@ class Manager:
         """Run a task that does some work for one shell, such as watching it. If the task fails, run
         it again. The task must end when the shell ends.
         """
-        self.runtime.tasks.start_soon(faults.keep_running, task, "what attends a shell")
+        self.runtime.tasks.start_soon(faults.keep_running, task, "a background task of a shell")
 
     def _enter(self, shell: Shell) -> None:
         self._live.add(shell)
