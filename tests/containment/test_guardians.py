@@ -328,7 +328,7 @@ def test_each_command_runs_once_after_a_long_suspension(tmp_path: Path, whole_fa
         time.sleep(0.1)
         for pid in stopped:
             os.kill(pid, signal.SIGSTOP)
-        # The test is about a pause of this length.
+        # The suspension must last longer than START_TIMEOUT_S of this daemon.
         time.sleep(6)
         for pid in reversed(stopped):
             os.kill(pid, signal.SIGCONT)

@@ -1,4 +1,5 @@
-"""Combine every way to hide with every way to end. No process may be left.
+"""Combine every way in which a command can hide processes with every way in which it can end. No
+process may be left.
 
 A *shape* is a way in which a command hides, and an *ending* is a way in which it ends. An oracle
 that the processes cannot evade (see `oracles`) tells whether any process is left. The test asks the
@@ -298,7 +299,7 @@ def test_nothing_is_left_of_a_command(scene: Scene, end: Callable[[Scene], None]
 
 
 def helpers_of(bash: int) -> list[int]:
-    """Return the processes above a bash in a sandbox: runner, keeper, bubblewrap, outer runner."""
+    """Return the ancestors of a bash in a sandbox: runner, keeper, bubblewrap, outer runner."""
     found = [parent_of(bash)]
     for _ in range(3):
         found.append(parent_of(found[-1]))

@@ -120,6 +120,6 @@ def test_oom_count_works_on_this_machine() -> None:
     before = os.listdir("/proc/self/fd")
     kills = OomKills()
     assert kills.count() >= 0
-    # `OomKills` keeps the file open from which it reads the count.
+    # `OomKills` keeps open the file from which it reads the count.
     assert len(os.listdir("/proc/self/fd")) == len(before) + 1
     kills.close()

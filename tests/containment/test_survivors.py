@@ -115,7 +115,7 @@ def test_timeout_names_survivors(freezer: Freezer) -> None:
             for _ in range(20):
                 params = {"command": f"({command}) & sleep 300", "timeout": 1000}
                 error = daemon.fail("bash", params)
-                # On a busy machine, the timeout may come before the process has entered.
+                # On a busy machine, the timeout may come before the process is in the freezer.
                 if (stuck := freezer.pids()) or "survivors" in error["data"]:
                     break
             assert (error["code"], error["data"].get("survivors")) == (1001, stuck)
@@ -282,7 +282,8 @@ def test_shortage_of_processes_is_reported_and_leaves_nothing(
 
         def are_refused(count: int) -> bool:
             """Run `count` commands at once; return whether the daemon refuses all of them. The
-            daemon can accept one command if one of its own threads has ended.
+            daemon may accept one command if one of its own threads has just ended, because the
+            limit on processes also counts threads.
             """
             params = {"command": "true", "run_in_background": background}
             asked = [daemon.request("bash", params) for _ in range(count)]

@@ -59,7 +59,8 @@ def test_a_message_sent_in_part_ends_the_channel() -> None:
     ours, theirs = small_pair(blocking=False)
     with pytest.raises(BlockingIOError):
         ours.send((RUN, b"x" * (INLINE_BYTES - 100)))
-    # The rest of this message can never follow, so no other message may follow.
+    # The rest of this message was not sent. Another message would be read as the rest, so the
+    # channel refuses to send one.
     with pytest.raises(BrokenPipeError):
         ours.send((KILL, 9))
     assert ours.receive() is None
@@ -156,7 +157,7 @@ def test_message_without_room_leaves_channel_usable(
 
 
 class _ShortBuffer(bytearray):
-    """A buffer that has no memory for its first `failures` operations of one kind."""
+    """A buffer whose first `failures` operations of the kind `operation` raise MemoryError."""
 
     failures = 1
 

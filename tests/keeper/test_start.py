@@ -16,11 +16,11 @@ from support import DEADLINE_S
 
 NOFILE, FSIZE = resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE
 
-# A program can see these signs of how it was started. Signals 32 and 33 belong to the C library,
-# whose posix_spawn ignores them.
+# This script prints what a program can see of how it was started. Signals 32 and 33 belong to the C
+# library, whose posix_spawn ignores them.
 LOOK = (
-    # While bash starts and reaps a child, its signals change. So bash itself reads the signals,
-    # before it starts a child.
+    # While bash starts and reaps a child, its blocked and caught signals change. So bash itself
+    # reads them, before it starts a child.
     b"while read -r name value; do [[ $name =~ ^(SigBlk|SigCgt|ShdPnd) ]] && echo $name $value;"
     b"done < /proc/$$/status; ulimit -Sa; ulimit -Ha; ls /proc/$$/fd;"
     b"read -r _ ignored < <(grep SigIgn /proc/$$/status); echo $((16#$ignored & ~(3 << 31)));"
@@ -37,7 +37,9 @@ def program(command: bytes, *, terminal: bytes | None = None, stdout: int) -> Pr
 
 
 def seen(command: bytes, restrictions: Restrictions | None) -> tuple[str, int, tuple[int, ...]]:
-    """Return the output and the exit code of a command, and the cgroups that have refused it."""
+    """Return the output and the exit code of a command, and the indexes of the cgroups that it
+    could not enter.
+    """
     read, write = os.pipe()
     started = program(command, stdout=write)
     pid, refused = start(started, restrictions)

@@ -66,7 +66,7 @@ def test_newest_of_many_children_are_killed_first(monkeypatch: pytest.MonkeyPatc
             processes.enter_context(subprocess.Popen(["/bin/sleep", "300"])).pid for _ in range(5)
         ]
         assert sorted(tree.kill_descendants() or []) == pids[3:]
-        # However many processes are spared, the scan still finds the processes that are not spared.
+        # Even if many processes are spared, the scan finds the processes that are not spared.
         assert sorted(tree.kill_descendants(set(pids[2:]).__contains__) or []) == pids[:2]
         tree.kill_descendants({*pids[:2], *pids[3:]}.__contains__)
 

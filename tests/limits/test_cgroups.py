@@ -1,5 +1,5 @@
-"""The cgroups in which the daemon makes cgroups with limits, and the events that the cgroups with
-limits count. Plain folders stand for cgroups.
+"""How the daemon chooses the cgroup in which it makes cgroups with limits, and the events that
+these cgroups count. Plain folders stand for cgroups.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Reports of failures never fail themselves, and a shortage is no fault."""
+"""Reporting a failure never fails, and a shortage (of memory, for example) does not count as a
+fault.
+"""
 
 from __future__ import annotations
 

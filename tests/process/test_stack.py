@@ -1,4 +1,4 @@
-"""A call needs no new memory for its frames."""
+"""With memory reserved for frames, deep calls need no new memory."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 
 from shelld.process.stack import with_room_for_frames
 
-# This program makes deep calls, with and without room for frames, while the process may map no more
-# memory. Without room, Python may crash.
+# This program makes deep calls while the process may map no more memory. With the argument "room",
+# it has reserved memory for the frames. Without this memory, Python may crash.
 PROGRAM = """
 import resource, sys
 from shelld.process.stack import with_room_for_frames

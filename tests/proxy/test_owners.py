@@ -1,4 +1,4 @@
-"""The owners of connections, found in /proc."""
+"""The search in /proc for the owner of a connection."""
 
 from __future__ import annotations
 

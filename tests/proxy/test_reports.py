@@ -1,4 +1,4 @@
-"""The refusals that the proxy reports to the daemon, and the moments of its reports."""
+"""The refusals that the proxy reports to the daemon, and when it reports them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands to which the proxy's refusals belong."""
+"""Which command a refusal of the proxy belongs to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The network of a policy: its hosts, a call that tightens it, and the variables of commands."""
+"""The network of a policy: its hosts, how a call may tighten it, and the proxy variables that
+commands get.
+"""
 
 from __future__ import annotations
 

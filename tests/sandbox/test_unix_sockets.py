@@ -42,8 +42,8 @@ def test_list_without_its_head_is_an_error() -> None:
 def test_a_socket_is_listed_under_its_path(tmp_path: Path, name: str) -> None:
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(tmp_path / name))
-        # In the kernel's list, a line end at the end of a name looks like the end of the list's
-        # line.
+        # The kernel's list has one socket per line. A newline at the end of a name looks like the
+        # end of that line.
         assert str(tmp_path / name).rstrip("\n") in socket_paths()
 
 

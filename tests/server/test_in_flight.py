@@ -63,6 +63,6 @@ def test_an_id_may_mean_several_requests() -> None:
     table.forget_id(one.key)
     assert table.with_id(one.key) == ()
     assert set(table.all()) == {other, notification}
-    # A request can leave the table even after the table has forgotten its id.
+    # After `forget_id`, the request can still leave the table.
     table.leave(other)
     assert len(table) == 1

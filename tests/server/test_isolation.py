@@ -134,7 +134,7 @@ async def test_a_lost_shell_leaves_no_process(monkeypatch: pytest.MonkeyPatch) -
 
 
 class _ShortEpoll:
-    """An epoll that has no memory for the next `left` polls."""
+    """An epoll object whose next `left` calls of `poll` raise MemoryError."""
 
     left = 0
     make = select.epoll
@@ -154,7 +154,7 @@ class _ShortEpoll:
 
 @pytest.fixture
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Record the pauses after shortages. The pauses take no time."""
+    """Record how long the pauses after shortages would be, and skip these pauses."""
     pauses: list[float] = []
 
     async def pause(seconds: float) -> None:

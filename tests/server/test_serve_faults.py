@@ -109,7 +109,7 @@ async def test_requests_before_the_end_are_answered_after_a_shortage(
 
     monkeypatch.setattr(FrameReader, "receive_eof", end_without_memory)
     async with served(drain_s=5) as peer:
-        # Without a newline, only the end of the input makes this line a message.
+        # This line has no newline, so it becomes a message only at the end of the input.
         peer.write(json.dumps(request("nothing", 1)).encode())
         peer.end()
         assert (await peer.receive())["id"] == 1

@@ -94,8 +94,8 @@ async def test_written_output_is_freed_once_read() -> None:
     references = sys.getrefcount(data)
     with anyio.fail_after(60):
         output.write(data)
-        # The pipe has taken the beginning, and the queue holds a view of the rest; a second write
-        # is queued whole.
+        # The pipe has taken the beginning of the data, and the queue holds a view of the rest. The
+        # next write finds the pipe full, so the queue takes all of its data.
         output.write(data)
         await anyio.to_thread.run_sync(read_all, read, 2 * len(data))
         while sys.getrefcount(data) != references:
