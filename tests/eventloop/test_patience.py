@@ -1,4 +1,6 @@
-"""`wait_patiently` counts time in turns, so that it does not give up early on a busy machine."""
+"""`wait_patiently` counts time in turns of the event loop, so that it does not give up early on a
+busy machine.
+"""
 
 from __future__ import annotations
 

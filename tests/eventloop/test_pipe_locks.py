@@ -194,8 +194,8 @@ def test_stdin_spliced_into_a_full_socket_does_not_block_the_daemon(
 
 @pytest.mark.slow
 def test_held_stdin_can_be_closed(daemon: RawDaemon, tmp_path: Path, gates: list[Gate]) -> None:
-    # Once the program holds the pipe's lock, closing the write end is the first call that the
-    # daemon makes on it.
+    # After the program has taken the pipe's lock, the daemon does nothing with the pipe before it
+    # closes the write end.
     bash_id = start(daemon, TO_SOCKET, tmp_path, open_stdin=True, stdin="first;")
     assert daemon.call("write_stdin", {"bash_id": bash_id, "eof": True})["isRunning"]
     assert daemon.bash("echo meanwhile")["stdout"] == "meanwhile\n"
@@ -207,8 +207,8 @@ def test_leftover_that_locks_its_stdout_does_not_block_the_daemon(
 ) -> None:
     (tmp_path / "program.py").write_text(SILENT)
     # Bash ends once the program is in splice(2). The daemon then closes its own write end of the
-    # pipe. Closing takes the lock, because nobody else has this write end open: bash has opened
-    # another one through /proc.
+    # pipe. Closing takes the pipe's lock, because only the daemon has this write end open: bash has
+    # opened another one through /proc.
     in_splice = "read -r number _ < /proc/$!/syscall && [[ $number == 275 || $number == 76 ]]"
     start = f"exec > /proc/self/fd/1; {sys.executable} {tmp_path}/program.py &"
     command = f"{start} until {in_splice}; do :; done"

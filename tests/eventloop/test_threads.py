@@ -42,7 +42,9 @@ class LostThreads:
         return 0
 
     def begin(self) -> None:
-        """Let the lost threads run after all, each in a new thread. Wait until they have ended."""
+        """Call the functions of the lost threads, each in a new thread. Wait until all have
+        returned.
+        """
         for function in self.lost:
             over = _thread.allocate_lock()
             over.acquire()

@@ -1,4 +1,4 @@
-"""The times at which a follower checks the processes of a command, and the events that it sends."""
+"""When a follower checks the processes of a command, and which events it sends."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ from shelld_protocol.structs import Listener, Prompt
 
 
 class Reader:
-    """A subscription whose client has no room for the first `refusals` events."""
+    """A subscription whose `wait_for_room` returns False the first `refusals` times, as if the
+    client were slow.
+    """
 
     def __init__(self, refusals: int = 0) -> None:
         self._refusals = refusals

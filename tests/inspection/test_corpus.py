@@ -35,7 +35,9 @@ def daemon() -> Iterator[RawDaemon]:
 
 
 def found_in(daemon: RawDaemon, entries: list[Entry], place: Path) -> dict[str, Json]:
-    """Run entries until each waits for input or has ended. Return their results."""
+    """Run the commands of entries until each command waits for input or has ended. Return the
+    results.
+    """
     found: dict[str, Json] = {}
     for batch in batches(entries):
         shells = [start(daemon, entry, place) for entry in batch]
@@ -54,8 +56,8 @@ def is_right(entry: Entry, result: Json) -> bool:
 
 
 def flagged_in(daemon: RawDaemon, decoys: list[Entry], place: Path) -> dict[str, Json]:
-    """Run decoys, and read their results again and again. Return the prompts that the daemon
-    reports for decoys.
+    """Run decoys, and ask the daemon for their results again and again. Return the prompts that the
+    daemon wrongly reports.
     """
     flagged: dict[str, Json] = {}
     clock = daemon.background(TICKS)

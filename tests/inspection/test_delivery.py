@@ -78,7 +78,8 @@ def test_relay_that_has_woken_up_may_have_input() -> None:
 
 def test_output_that_a_relay_has_not_read_is_on_its_way() -> None:
     pty = open_pty(Size(24, 80))
-    # This relay sleeps again although there is output, as every relay does for a moment.
+    # This relay goes back to sleep although there is output that it has not read. Every relay is in
+    # this state for a moment.
     code = (
         "import select; e = select.epoll();"
         f" e.register({pty.master}, select.EPOLLIN | select.EPOLLET)\nwhile True: e.poll()"

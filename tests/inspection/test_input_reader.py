@@ -168,8 +168,8 @@ def test_reader_of_another_terminal_with_our_number_is_not_found(tmp_path: Path)
 
 
 def mounting(folder: Path) -> list[str]:
-    """Return the beginning of a command line that mounts other terminals on a directory, and then
-    runs a program.
+    """Return the first part of a command line, to which the caller appends a program. The command
+    line mounts other terminals on a directory, and then runs the program.
     """
     return run_after('mount -t devpts -o newinstance,ptmxmode=666 devpts "$1"', str(folder))
 

@@ -1,4 +1,4 @@
-"""The kernel shows the descriptors from which real processes wait to read."""
+"""The kernel shows on which descriptors real processes wait for input."""
 
 from __future__ import annotations
 

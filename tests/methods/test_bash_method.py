@@ -1,4 +1,4 @@
-"""The moment at which `bash` answers a foreground command, and the events before that moment."""
+"""When `bash` answers a foreground command, and which events come before the answer."""
 
 from __future__ import annotations
 

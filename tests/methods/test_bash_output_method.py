@@ -46,7 +46,7 @@ async def never_waits(condition: Callable[[], bool]) -> None:
 
 
 def fake_shell(*, has_ended: bool) -> Shell:
-    """Return a fake shell. A read of its output must not wait."""
+    """Return a fake shell. Reading its output fails if the read waits."""
     return cast(
         Shell,
         SimpleNamespace(has_ended=has_ended, output_is_complete=has_ended, wait_until=never_waits),

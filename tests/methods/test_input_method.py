@@ -280,7 +280,7 @@ async def test_writes_to_a_call_that_begins_keep_their_order() -> None:
 
 
 class ShortPoller:
-    """A poller that has no memory for the first attempts to wait for room."""
+    """A poller whose first attempts to wait for room raise MemoryError."""
 
     def __init__(self, poller: select.epoll, shortages: int) -> None:
         self._poller = poller

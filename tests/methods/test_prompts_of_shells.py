@@ -1,4 +1,4 @@
-"""The prompts that results report, if a check fails or contradicts the previous check."""
+"""Which prompt a result reports if the check for a prompt fails or contradicts the last check."""
 
 from __future__ import annotations
 

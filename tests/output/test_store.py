@@ -106,7 +106,8 @@ class StoreMachine(RuleBasedStateMachine):
     def read(self, step: int) -> None:
         if step == 1000 and self.store.kept > 3 * BLOCK_BYTES:
             return
-        # A read notices a loss; after that, the counts are final.
+        # The store notices lost data only when the data is read. After this read, the counts are
+        # final.
         read_all_quietly(self.store)
         data, dropped = read_all(self.store, step)
         assert (len(data), dropped) == (self.store.kept, self.store.dropped)

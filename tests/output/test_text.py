@@ -51,8 +51,8 @@ def test_invalid_bytes_are_replaced_and_controls_kept(data: bytes, text: str) ->
         ("long state\rshort\n", "short\n"),
         ("a\r1\r2\nb\r3\n", "2\n3\n"),
         ("\rfirst", "first"),
-        # No new text follows the carriage return. Either it is part of a line end, or the text
-        # before it is still current.
+        # No text overwrites the line after its last carriage return, so the text before this
+        # carriage return stays.
         ("a\r\nb\r\n", "a\r\nb\r\n"),
         ("50%\r", "50%\r"),
         ("a\rb\r\n", "b\r\n"),
@@ -229,8 +229,8 @@ def test_has_text_agrees_with_read_text(data: bytes, start: int, strip: bool, fi
     store = stored(data)
     found = read_text(store, start, len(data), 1 << 20, strip=strip, final=final)
     expected = has_text(store, start, len(data), strip=strip, final=final)
-    # The reader holds back a carriage return that only sequences follow, although the sequences are
-    # complete.
+    # If only escape sequences follow a carriage return, the reader holds the carriage return back,
+    # although the sequences are complete.
     if "\r" not in data.decode("latin-1"):
         assert (found.end > start) is expected
 

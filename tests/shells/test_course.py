@@ -1,4 +1,4 @@
-"""The table of a command's life, tested without any command."""
+"""The state table of a command, tested without any command."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from shelld.shells.course import DEADLINES, TABLE, Action, Event, State, next_st
 
 ALL_DEADLINES = {name for names in DEADLINES.values() for name in names}
 
-# In these pairs of a state and an event, the event cannot happen in the state. The pairs are
-# grouped by the reason.
+# The pairs of a state and an event that cannot happen in this state. Each key is the reason.
 IMPOSSIBLE: dict[str, set[tuple[State, Event]]] = {
     "nothing happens any more": {(State.OVER, event) for event in Event},
     "the deadline does not count in this state": {
@@ -63,7 +62,7 @@ def test_no_step_leads_to_an_earlier_state() -> None:
 
 
 def test_life_is_over_only_when_proved_empty() -> None:
-    """Only proof that nothing is left leads to OVER."""
+    """A command gets into the state OVER only by an event which proves that no process is left."""
     proofs = {
         Event.START_FAILED,
         Event.EXITED_EMPTY,
@@ -100,7 +99,7 @@ def test_action_causing_events_comes_last() -> None:
 
 
 class Lives(RuleBasedStateMachine):
-    """Sends random events to the table, and tracks the facts that the code around the table would
+    """Sends random events to the table, and keeps track of what the code that uses the table would
     know.
     """
 
@@ -179,7 +178,7 @@ class Lives(RuleBasedStateMachine):
         assert self.deadlines <= DEADLINES[self.state]
 
     def teardown(self) -> None:
-        """After a kill, deadlines alone lead to the end, even if nobody reports anything."""
+        """After a kill, the deadlines lead to the state OVER, even if nobody reports anything."""
         if self.state is not State.OVER and Event.KILL_ASKED in TABLE[self.state]:
             self.take(Event.KILL_ASKED)
         for _ in range(10):

@@ -209,7 +209,7 @@ async def test_starts_that_fail_make_room_for_others(tmp_path: Path) -> None:
             for _ in range(MAX_STARTING + 1):
                 with pytest.raises(RpcError):
                     await start_and_wait(manager, missing)
-            # Request more starts at once than the manager makes at a time.
+            # Ask for more shells at once than the manager starts at the same time.
             async with anyio.create_task_group() as tasks:
                 for _ in range(2 * MAX_STARTING):
                     tasks.start_soon(start_and_wait, manager, StartRequest("true"))

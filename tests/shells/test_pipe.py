@@ -20,7 +20,7 @@ USUAL = 65_536
 
 
 class Piped:
-    """A pipe with both its ends, and the output that it feeds."""
+    """A `Pipe`, the write end of its pipe, and the `ShellOutput` that stores the output."""
 
     def __init__(self) -> None:
         read, self.write_end = os.pipe()
@@ -198,7 +198,7 @@ def test_draining_ends_after_competing_read(
 
 
 class ShortBlocks(MemoryBlocks):
-    """Blocks for which there is no memory at the first attempts."""
+    """Blocks that raise MemoryError at the first `failures` attempts to store data."""
 
     def __init__(self, failures: int) -> None:
         super().__init__()

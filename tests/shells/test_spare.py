@@ -1,4 +1,4 @@
-"""The sessions that have a spare shell, and commands that can use no spare shell."""
+"""Which sessions have a spare shell, and which commands cannot use one."""
 
 from __future__ import annotations
 

@@ -113,8 +113,8 @@ def test_sizes_without_output_between_them_count_as_one(pty: Pty) -> None:
         (7, Size(10, 20)),
         (9, Size(10, 1_000)),
     ]
-    # A size that was replaced by a later size has used a number, too. So a screen whose number is
-    # lower than that of the newest size takes the newest size.
+    # Each size gets a number, even if a later size replaces it. So the newest size has the highest
+    # number, and a screen with a lower number knows that it must take the newest size.
     assert [each.number for each in target.sizes] == [1, 2, 1_002]
 
 

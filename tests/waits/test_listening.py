@@ -1,4 +1,6 @@
-"""Waits share the checks of processes, and each wait eventually gets its turn."""
+"""Waits for a port share the checks of a command's processes, and each wait eventually gets a
+check.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ def shell() -> Iterator[Shell]:
 
 @pytest.fixture
 def steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The steps that checks have taken. Each check takes `STEPS` steps and then finds a port."""
+    """The steps that all checks have taken so far. Each check takes `STEPS` steps, and then finds a
+    port.
+    """
     taken = list[int]()
 
     def find(*_: object) -> Iterator[Listening | None]:
@@ -66,7 +70,7 @@ async def hold_turn(turns: Turns, *, task_status: anyio.abc.TaskStatus[None]) ->
 
 @asynccontextmanager
 async def turns_of_others() -> AsyncGenerator[Turns]:
-    """Yield a `Turns` object. Another task has the turn all the time."""
+    """Yield a `Turns` object. Another task never gives its turn back, so no check gets a turn."""
     turns = Turns()
     async with anyio.create_task_group() as tasks:
         await tasks.start(hold_turn, turns)
@@ -80,7 +84,7 @@ async def test_wait_for_a_port_ends_although_another_has_the_turn(
     shell: Shell, steps: list[int], wait_s: float
 ) -> None:
     async with turns_of_others() as turns:
-        # The last check needs no turn.
+        # When the time of a wait is up, its last check needs no turn.
         give_up_at = anyio.current_time() + wait_s
         found = await wait_for_port(shell, None, give_up_at, turns, SocketNews())
         assert found == [Listener(80, "::1", 1, "server")]
@@ -141,7 +145,9 @@ async def test_long_check_lets_other_tasks_have_turns(shell: Shell, steps: list[
 
 
 class _Machine:
-    """A made-up list of listening sockets, and a made-up command. The machine counts its checks."""
+    """Replaces the kernel's list of listening sockets, and the search for the ports of a command.
+    `checks` counts the searches.
+    """
 
     def __init__(self, patch: pytest.MonkeyPatch, shell: Shell) -> None:
         self.sockets: list[Socket] = []
@@ -227,8 +233,9 @@ async def test_pauses_grow_while_others_begin_to_listen(
 async def test_change_in_another_namespace_ends_the_pause_between_checks(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # A check tells in which namespaces the command has processes. The namespace in `elsewhere` is
-    # reached through a process that has ended. This counts as a change, so it ends each pause.
+    # A check finds the network namespaces of the command's processes. Here, it finds a namespace
+    # that can be opened only through a process that has already ended. This counts as a change of
+    # the sockets, so it ends each pause.
     machine = _Machine(monkeypatch, shell)
     machine.elsewhere = {1: "/proc/0"}
     async with anyio.create_task_group() as tasks:

@@ -190,7 +190,7 @@ async def test_pause_after_a_slow_check_is_long(shell: Shell) -> None:
 
 @pytest.fixture
 def checks(monkeypatch: pytest.MonkeyPatch) -> list[RunState]:
-    """The checks of a shell so far. Each check is expensive."""
+    """The results of all checks so far. Each check counts as expensive."""
     taken: list[RunState] = []
 
     def check(_shell: Shell) -> RunState:

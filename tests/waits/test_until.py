@@ -1,4 +1,4 @@
-"""The end of a wait for a prompt, if the command ends."""
+"""How a wait for a prompt ends if the command ends."""
 
 from __future__ import annotations
 

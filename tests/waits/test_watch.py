@@ -1,4 +1,4 @@
-"""The moment at which a watcher acts on a prompt."""
+"""When a watcher acts on a prompt."""
 
 from __future__ import annotations
 
