@@ -1,4 +1,6 @@
-"""Peers greet like a daemon, then misbehave. Each call returns or raises, and so does the exit."""
+"""The peers of these tests greet like a daemon, and then misbehave. Each call returns or raises an
+exception, and so does leaving the client.
+"""
 
 from __future__ import annotations
 

@@ -29,8 +29,8 @@ from support import is_alive, wait_for
 def interrupts_are_exceptions() -> Iterator[None]:
     # A process that was started in the background may ignore SIGINT.
     handler = signal.signal(signal.SIGINT, signal.default_int_handler)
-    # Collect the garbage of earlier tests now. Otherwise, its finalisers could run during the test,
-    # which would interrupt them, too.
+    # Collect the garbage of earlier tests now. Otherwise, its finalisers could run during this
+    # test, and the test would interrupt them, too.
     gc.collect()
     yield
     signal.signal(signal.SIGINT, handler)
@@ -75,7 +75,9 @@ class Interrupter:
 
 
 def interrupted_at(step: int, work: Callable[[], object]) -> bool:
-    """Call `work` with an interrupt at one step; return whether that step exists."""
+    """Call `work`, and interrupt it at the `step`-th step. Return whether `work` has that many
+    steps.
+    """
     interrupter = Interrupter(step)
     sys.settrace(interrupter)
     try:

@@ -27,7 +27,9 @@ NAME = "sub_1"
     )
 )
 def test_subscription_ends_once_when_nobody_needs_it(steps: list[tuple[str, int]]) -> None:
-    """In one thread, the subscription ends exactly when the last owner or heir leaves."""
+    """In one thread, the subscription ends exactly when its owner, and every reader that would
+    inherit it, has left.
+    """
     ownership = Ownership()
     ownership.claim(NAME, 1)
     owner: int | None = 1
@@ -166,7 +168,7 @@ def test_interrupted_continuation_is_undone_once_and_leaves_nothing() -> None:
     answer = b'{"jsonrpc":"2.0","id":2,"result":{"subscription":"%s"}}\n' % NAME.encode()
     for mailbox, result in connection.receive(answer):
         mailbox.put(result)
-    # Both the block and the finaliser abandon the request.
+    # The request is abandoned twice: by the end of the `with` block, and by the finaliser.
     ongoing.abandon()
     ongoing.abandon()
     assert given_back == [NAME]

@@ -1,4 +1,4 @@
-"""Commands behave and see the same as in ``bash -c``, with and without a session."""
+"""A command behaves as in ``bash -c``, and sees the same, with and without a session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MCP messages on the wire: the features that each of the two eras offers and refuses."""
+"""MCP messages on the wire: what the daemon offers and refuses in each of MCP's two eras."""
 
 from __future__ import annotations
 

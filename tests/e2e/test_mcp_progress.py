@@ -35,7 +35,7 @@ def test_a_call_that_takes_long_reports_its_progress(
     meta = {**META, "progressToken": token}
     arguments = {"command": f"echo first line; {gate.wait}; echo done"}
     request = daemon.request("tools/call", {"name": "Bash", "arguments": arguments, "_meta": meta})
-    # On a busy machine, the first reports may come before the line.
+    # On a busy machine, the first reports may come before the command has written its line.
     reports = [daemon.receive()]
     while [each["params"]["message"] for each in reports[-2:]] != ["first line"] * 2:
         reports.append(daemon.receive())
@@ -76,7 +76,7 @@ def test_waiting_read_reports_progress(daemon: RawDaemon) -> None:
         "_meta": {**META, "progressToken": "t"},
     }
     request = daemon.request("tools/call", params)
-    # On a busy machine, the first reports may come before the line.
+    # On a busy machine, the first reports may come before the command has written its line.
     while daemon.receive()["params"]["message"] != "booting":
         pass
     daemon.call("kill_shell", {"bash_id": bash_id, "grace": 0})

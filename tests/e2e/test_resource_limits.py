@@ -1,7 +1,7 @@
-"""Limits on the resources that a session's commands use. Cgroups enforce the limits, or the daemon,
-which watches the commands.
+"""Limits on the resources that a session's commands use. Either cgroups enforce the limits, or the
+daemon watches the commands and enforces the limits itself.
 
-No hog here takes more than 300 MiB, and no command starts more than 30 processes.
+No command here takes more than 300 MiB of memory, or starts more than 30 processes.
 """
 
 from __future__ import annotations

@@ -19,10 +19,11 @@ from support import Json, raw_daemon
 pytestmark = pytest.mark.slow
 
 NAMES = Path(__file__).parents[1] / "helpers" / "rebinding_names.py"
-# This part of a host's name stands for the loopback. A name has two such parts: the address in the
-# name server's first answer, and the address in its later answers.
+# The names of hosts contain two addresses, with dashes in place of dots. The name server gives the
+# first address in its first answer for a name, and the second address in later answers. This is a
+# loopback address.
 OWN = "127-0-0-1"
-# These parts stand for public addresses that nobody here can reach.
+# These are public addresses that nobody here can reach.
 PUBLIC = "93-184-216-34"
 OTHER = "93-184-216-35"
 

@@ -635,7 +635,7 @@ def test_daemon_that_cannot_read_says_so() -> None:
         request_id = daemon.request("bash", {"command": "sleep 300"})
         daemon.call("ping")
         daemon.request("unreadable")
-        # As at any other end, the daemon answers the requests in flight.
+        # Even after this error, the daemon answers the requests in flight before it ends.
         answer = daemon.receive()
         assert answer["id"] == request_id
         assert answer["error"]["data"]["kind"] == "shutting_down"

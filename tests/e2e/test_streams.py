@@ -193,7 +193,7 @@ def _exercise_and_compare(daemon: RawDaemon) -> None:
     after = figures()
     assert after[0] <= before[0]
     assert after[1] <= before[1]
-    # The exercises left 480 shells. The daemon keeps a few KiB for each of these.
+    # The last two exercises have left 480 ended shells, and the daemon keeps a few KiB for each.
     assert after[2] - before[2] < 5_500
 
 

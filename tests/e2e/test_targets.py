@@ -465,7 +465,7 @@ def test_removed_target_answers_its_calls_in_flight(hub: RawDaemon) -> None:
         ]
         hub.bash("true", target="extra")
     command, read = (hub.answer(call) for call in calls)
-    # The wait may end with the shell or with the target.
+    # The wait may end because the shell has ended, or because the target is lost.
     assert "result" in read or read["error"]["code"] == 1011
     error = command["error"]
     assert error["message"] == "Target extra is shutting down"

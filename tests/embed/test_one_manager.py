@@ -1,4 +1,4 @@
-"""The single manager of a program: its scope, and its reset."""
+"""The single manager of a program: when it begins and ends, and how it is reset."""
 
 from __future__ import annotations
 

@@ -42,8 +42,8 @@ SCRIPTS = st.recursive(SIMPLE, framed, max_leaves=8)
 
 
 def is_valid(script: str) -> bool:
-    """Return whether bash accepts a script and finds the end of every here-document. Bash does not
-    run it.
+    """Return whether bash accepts a script and finds the end of every here-document. Bash only
+    parses the script.
     """
     check = subprocess.run(
         ["/bin/bash", "-n"], input=script, text=True, capture_output=True, timeout=100, check=False

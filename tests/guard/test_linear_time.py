@@ -66,8 +66,7 @@ def used(module: ModuleType) -> Iterator[tuple[str, int, str]]:
         try:
             found: object = eval(ast.unparse(of), names)
         except NameError:
-            # The call uses a local name. `TABLES` lists the expressions that the name can stand
-            # for.
+            # The expression is in a local variable. `TABLES` lists all values of this variable.
             continue
         if (compiled := as_pattern(found)) is not None:
             yield compiled.pattern, compiled.flags, method

@@ -1,7 +1,8 @@
 """The guard blocks dangerous commands in every disguise, and allows similar harmless ones.
 
-Nothing here is run. The tests put every blocked line behind every wrapper and into every quotation,
-where it must stay blocked, and into data, where it must not be blocked.
+Nothing here is run. The tests put every blocked line behind every wrapper and into every quotation:
+there it must stay blocked. They also put every blocked line into data: there it must not be
+blocked.
 """
 
 from __future__ import annotations

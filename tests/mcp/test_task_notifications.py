@@ -1,4 +1,4 @@
-"""The notifications that a client gets about its tasks, and the moments at which it gets them."""
+"""The notifications that a client gets about its tasks, and when it gets them."""
 
 from __future__ import annotations
 

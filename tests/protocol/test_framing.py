@@ -314,7 +314,7 @@ def test_failed_copy_costs_at_most_one_message(
 
 
 class ShortBuffer(bytearray):
-    """A buffer that fails to grow `failures` times."""
+    """A buffer whose first `failures` attempts to grow raise MemoryError."""
 
     failures = 0
 

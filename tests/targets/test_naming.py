@@ -43,7 +43,7 @@ def renamed(method: str, result: object) -> object:
         ("list_shells", {"shells": [{"bash_id": "a"}]}, {"shells": [{"bash_id": "box:a"}]}),
         ("get_session", {"shells": ["a", "b"]}, {"shells": ["box:a", "box:b"]}),
         ("list_targets", {"targets": [{"name": "in"}]}, {"targets": [{"name": "box:in"}]}),
-        # Inside another value, a member with the name of an id is no id.
+        # Elsewhere in a result, a member with the name of an id is not an id.
         ("get_session", {"env": {"bash_id": "shell_1"}}, {"env": {"bash_id": "shell_1"}}),
         ("bash", {"new": {"bash_id": "shell_1"}}, {"new": {"bash_id": "shell_1"}}),
         ("bash", {"dryRun": True}, {"dryRun": True}),

@@ -23,7 +23,9 @@ from tool_samples import Tools
 
 @pytest.fixture(scope="module")
 def interactive() -> bool:
-    """Return whether models may type. A module can replace this fixture."""
+    """Return whether models may type into terminals (`--interactive-tools`). A module can replace
+    this fixture.
+    """
     return False
 
 
