@@ -56,7 +56,7 @@ def run_demo_on_terminal(columns: int) -> str:
 def assert_follows_the_job(lines: list[str]) -> None:
     """Check that the lines show all output of the background job, then how it ended.
 
-    On a busy machine, one read can return several steps.
+    On a busy machine, one read can return the output of several steps.
     """
     told = [line for line in lines if line.startswith(("after ", "completed with "))]
     *reads, end = told

@@ -1,4 +1,6 @@
-"""The ten tasks, whose lines `benchmarks/ten_tasks` counts, work with each library."""
+"""The code for the ten tasks works with each library. `benchmarks/ten_tasks` counts the lines of
+this code.
+"""
 
 from __future__ import annotations
 

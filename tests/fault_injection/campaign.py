@@ -54,8 +54,9 @@ ENDS_OF_STREAMS = (0, STDOUT_FAILED)
 
 
 class Point(NamedTuple):
-    """When the line runs for the `time`-th time, `call` fails with `errno`, or, if `call` is None,
-    the line raises. `scene` and `step` are the names of the scene and the step that reach the line.
+    """When the line `line` of `file` runs for the `time`-th time, `call` fails with `errno`. If
+    `call` is None, the line raises an exception. `scene` and `step` are the names of the scene and
+    the step that reach this line.
     """
 
     scene: str
@@ -140,7 +141,7 @@ class Faulty:
 
 
 # A place is a line, or a call in a line. Its members are a role, a file, a line, and the name of
-# the call, or "" if it is a whole line.
+# the call. If the place is a line, this name is "".
 Place = tuple[str, str, int, str]
 
 

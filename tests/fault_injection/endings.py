@@ -17,8 +17,8 @@ COUNT = 60_000
 BYTES = 348_894
 
 # This command uses all the memory that its limit allows, and keeps it until it is killed, because
-# nobody reads what `tail` writes. If a fault prevents a cgroup, only the daemon watches the memory,
-# and needs a moment to notice the excess.
+# nobody reads what `tail` writes. If the fault keeps the daemon from making a cgroup, only the
+# daemon itself watches the memory, and needs a moment to notice that the command exceeds its limit.
 HOG = f"head -c 100M /dev/zero | tail | sleep {MARK}"
 
 

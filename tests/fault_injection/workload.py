@@ -264,7 +264,7 @@ class Workload(Asker):
             update = {**task, "inputResponses": {key: response}}
             updated = self.daemon.request("tasks/update", update)
             self.note(self.answer(updated, "tasks/update", early), "tasks/update")
-        # The fault may make the first request to cancel fail.
+        # The fault may make the first `tasks/cancel` fail, so send it twice.
         for _ in range(2):
             cancel = self.daemon.request("tasks/cancel", task)
             self.note(self.answer(cancel, "tasks/cancel", early), "tasks/cancel")

@@ -1,6 +1,6 @@
 """A stream's store, compared with a model that keeps everything.
 
-The input is a program: for each operation, one byte for its kind and one for its size.
+The input lists operations on the store. Each operation has two bytes: its kind, and its size.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _PATTERN = bytes(range(1, 251)) * (_MAX_BYTES // 250 + 2)
 
 
 def check(program: bytes) -> None:
-    """Run `program`. Raise AssertionError if a promise is broken."""
+    """Do the operations in `program`. Raise AssertionError if a promise is broken."""
     with mock.patch.object(store_module, "BLOCK_BYTES", BLOCK_BYTES):
         _run(program)
 

@@ -1,7 +1,7 @@
 """A command's output becomes the same text, however it arrives and is read.
 
-The input is a program. The first bytes of the program set the size of reads, and the size of the
-pieces in which the other bytes arrive.
+The first bytes of the input set the size of reads, and the size of the pieces in which output
+arrives. The other bytes of the input are the output.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SETTINGS = 4
 
 
 def check(program: bytes) -> None:
-    """Run `program`. Raise AssertionError if a promise is broken."""
+    """Take `program` as settings and output. Raise AssertionError if a promise is broken."""
     settings, data = program[:_SETTINGS].ljust(_SETTINGS, b"\1"), program[_SETTINGS:]
     arriving, reading, limit = (max(1, number) for number in settings[:3])
     strip = bool(settings[3] & 1)

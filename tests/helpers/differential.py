@@ -501,8 +501,8 @@ true a b; echo $_
 
 COMMANDS: Final = [line.replace(NEWLINE, "\n") for line in _LINES.strip("\n").splitlines()]
 
-# In a session, bash runs more code before and after a command. The output of these commands shows
-# this code, as the documentation of sessions explains.
+# In a session, bash also runs some of shelld's own code before and after a command. The output of
+# these commands differs because of that code; docs/sessions.md explains how.
 EXPECTED_DIFFERENCES: Final = frozenset(
     {
         "trap '(' EXIT",

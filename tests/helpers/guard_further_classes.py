@@ -1,4 +1,6 @@
-"""Command lines of further classes, in the format of `guard_classes`. No test runs any of them."""
+"""More classes of dangerous and harmless command lines, in the format of `guard_classes`. No test
+runs any of them.
+"""
 
 from __future__ import annotations
 

@@ -15,8 +15,8 @@ reason = "a test forbids it"
 BASH = "PS1='ready> ' PS2='more> ' bash --norc --noprofile -i"
 # Dash leaves line editing to the terminal.
 DASH = "PS1='ready> ' dash -i"
-# Here, the terminal's own line editing erases less than readline would. "forb" and a backslash
-# stay.
+# After these keys, the terminal's own line editing leaves "forb" and a backslash. Readline would
+# erase more.
 CONTINUED = "forb\\.x\x17\x7f\n"
 
 

@@ -87,7 +87,7 @@ def _object(value: Any) -> Json:
 
 
 def header_problem(message: Json, headers: Any) -> str | None:
-    """Return the header error of a request of the modern era, or None."""
+    """Return what is wrong with the headers of a request of MCP's modern era, or None."""
     params = _object(message.get("params"))
     meta = _object(params.get("_meta"))
     if META_VERSION not in meta:

@@ -12,7 +12,7 @@ import pytest
 
 NODE_MODULES = Path(__file__).parents[1] / "third_party" / "node_modules"
 
-# The oldest version that every package used here supports.
+# The oldest version of Node.js that all packages in use support.
 MINIMUM_NODE = 22
 
 

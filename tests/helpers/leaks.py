@@ -98,7 +98,7 @@ _KEPT_FOR_LATER = {
 
 
 def targets_of(pid: int) -> list[str]:
-    """Return the targets of a process's descriptors, without sockets that a sandbox hides.
+    """Return what a process's descriptors refer to, without sockets that a sandbox hides.
 
     If the process has ended, the list is empty.
     """

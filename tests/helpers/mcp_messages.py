@@ -1,4 +1,4 @@
-"""MCP messages of both eras."""
+"""Messages of both eras of MCP: with a handshake, and without one (the modern era)."""
 
 from __future__ import annotations
 

@@ -10,8 +10,8 @@ import pytest
 
 
 def run_after(script: str, *arguments: str) -> list[str]:
-    """Return the beginning of a command line. In a new mount namespace, the command line runs
-    `script`, and then the command that the caller appends.
+    """Return the first part of a command line, to which the caller appends a command. The command
+    line makes a new mount namespace, and runs `script` and then the command in it.
     """
     prefix = ["unshare", "-m", "/bin/sh", "-c", f'{script} && shift {len(arguments)} && exec "$@"']
     prefix += ["sh", *arguments]

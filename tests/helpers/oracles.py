@@ -36,8 +36,8 @@ _numbers = itertools.count(1)
 class Cgroup:
     """A throw-away cgroup.
 
-    `prefix` is the beginning of a command line. It runs the command that the caller appends inside
-    the cgroup.
+    `prefix` is the first part of a command line. If the caller appends a command, the command line
+    runs this command inside the cgroup.
     """
 
     @staticmethod

@@ -212,8 +212,8 @@ async def test_leaving_a_map_begins_no_more_commands(pool: Pool, tmp_path: Path)
     assert (await anext(iteration)).stdout == "1\n"
     await iteration.aclose()
     count = len(asked)
-    # There are two daemons with 64 places each. One more command may have started, in the place of
-    # the first command, which has ended.
+    # Two daemons run up to 64 commands each. When the first command had ended, one more command may
+    # have started.
     assert count <= 2 * 64 + 1
     assert (await pool.bash("echo after")).stdout == "after\n"
     assert len(asked) == count
@@ -313,7 +313,7 @@ async def test_more_calls_than_places_wait_for_their_turn(cluster: None) -> None
     async with Pool(1, daemon_args=arguments, max_in_flight=3) as pool:
         results = await asyncio.gather(*(pool.bash(f"echo {n}") for n in range(30)))
         assert [result.stdout for result in results] == [f"{n}\n" for n in range(30)]
-        # Calls that run no command do not wait for a place.
+        # Calls that run no command do not count for `max_in_flight`, so they do not wait.
         session = pool.session("a")
         jobs = [asyncio.create_task(session.bash("sleep 300")) for _ in range(4)]
         await until(lambda: pool.loads[0].commands == 4)

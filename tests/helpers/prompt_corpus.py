@@ -295,8 +295,8 @@ _POSTGRES = (
 _ASKS_PASSWORD = "520000000800000003"
 _IS_OPEN = "520000000800000000 5300000018" + b"server_version\x0015.0\0".hex() + "5a0000000549"
 # This command stands in for a machine with an ssh server. It runs sshd behind a pipe, and sshd
-# never lets anybody in. If root ran sshd, it would need a system directory. So another user runs
-# it, who may still read the key.
+# never lets anybody in. If root ran sshd, sshd would need a system directory. So root runs sshd as
+# another user, who may still read the key.
 _MACHINE = (
     "ssh-keygen -qt ed25519 -N '' -f key; [ $UID = 0 ] && as='setpriv --reuid=nobody"
     " --inh-caps=+dac_read_search --ambient-caps=+dac_read_search';"

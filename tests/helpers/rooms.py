@@ -1,7 +1,7 @@
 """Map tests to rooms, which are the parts of the source that the table in CONTRIBUTING.md lists.
 
-Run as a program, it prints the tests of the rooms that its arguments name. Without arguments, it
-prints the tests of the rooms with files that differ from the last commit.
+As a program, this module prints the tests of the rooms that are given as arguments. Without
+arguments, it prints the tests of all rooms in which files differ from the last commit.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Paths(NamedTuple):
 
 
 def paths_by_room() -> dict[str, Paths]:
-    """Return the tests in each row of the table."""
+    """Return the tests of each room, from the table in CONTRIBUTING.md."""
     section = (ROOT / "CONTRIBUTING.md").read_text().partition("| room | its own tests |")[2]
     rows = (row.split("|") for row in section.partition("\n\n")[0].splitlines()[2:])
     cells = ([re.findall(r"`([^`]+)`", cell) for cell in row] for row in rows)
@@ -32,7 +32,7 @@ def paths_by_room() -> dict[str, Paths]:
 
 
 def room_of(path: str) -> str | None:
-    """Return the room of a source file or of its tests, or None."""
+    """Return the room that a source file or a test belongs to, or None."""
     parts = Path(path).parts
     if parts[:2] == ("daemon", "shelld"):
         return parts[2] if len(parts) > 3 else None

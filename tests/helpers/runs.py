@@ -49,7 +49,9 @@ class Run:
             self.messages += [message for message, _ in received]
 
     def until_empty(self) -> None:
-        """Wait until no process is left. One of two messages reports this."""
+        """Wait until no process is left. The message EXITED may already report this; otherwise,
+        EMPTY reports it later.
+        """
         if not self.until(EXITED)[-1]:
             self.until(EMPTY)
 

@@ -24,7 +24,7 @@ def attributes(node: int) -> bytes:
 
 
 def answer_to(operation: int, node: int) -> bytes | None:
-    # The kernel must cache nothing, so each time of validity is 0.
+    # The kernel must cache nothing, so every answer is valid for 0 seconds.
     if operation == INIT:
         return struct.pack("<4IHHIIHH", 7, 31, 0, 0, 12, 10, 65536, 1, 0, 0) + bytes(32)
     if operation == LOOKUP:

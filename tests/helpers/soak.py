@@ -1,10 +1,10 @@
 """Make many calls of all kinds and check for leaks.
 
 The tests make a short run, and `make soak` makes a long one. Commands end, fail, hang, hide, write
-much output and are killed, in sessions that come and go. The client also reads output, cancels,
-sends nonsense, sometimes stops reading for a moment, and kills processes below the daemon. Every
-request gets exactly one answer. The run samples the daemon's memory, descriptors, threads,
-processes and files again and again. They must not grow.
+much output and are killed, in sessions that come and go. The client also reads output, cancels
+requests, sends nonsense, and sometimes stops reading for a moment. It kills descendants of the
+daemon. Every request gets exactly one answer. The run samples the daemon's memory, descriptors,
+threads, processes and files again and again. They must not grow.
 
 Usage: python -m soak [--calls N] [--seed N], with tests/helpers on the path, as in `make soak`.
 """
