@@ -119,7 +119,7 @@ class SpawnedClient:
         With `reconnect`, if the connection is lost, the client tries to reconnect for up to 30
         seconds. The client repeats the calls under way that have an `idempotency_key`. It also
         repeats calls that have no further effect the second time: `kill_shell`, `bash_output` with
-        an offset, and other calls that only read. All other calls under way raise `TargetLost`.
+        an offset, and calls that only read. All other calls under way raise `TargetLost`.
         Iterations over events and jobs continue after the last event that they received. If the
         daemon has died, or another client has taken it, the client does not reconnect, and calls
         raise `DaemonExited`.

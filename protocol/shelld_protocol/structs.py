@@ -331,7 +331,7 @@ Enforced: TypeAlias = Annotated[
 
 
 class Usage(Result):
-    """The resources that the command and the children it waited for have used, from wait4(2)."""
+    """The resources used by the command and by the children that it waited for, from wait4(2)."""
 
     user_ms: Annotated[int, Meta(description="User CPU time in milliseconds.")]
     system_ms: Annotated[int, Meta(description="System CPU time in milliseconds.")]
