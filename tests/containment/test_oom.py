@@ -89,7 +89,7 @@ def test_a_command_is_killed_before_the_daemon(new_daemon: RawDaemon) -> None:
     ours = score(new_daemon.pid)
     theirs = int(new_daemon.bash("cat /proc/self/oom_score_adj")["stdout"])
     assert theirs == min(1000, ours + 500)
-    # The keeper has the same score as the daemon, because it must live as long as the daemon.
+    # The keeper has the same OOM score as the daemon, because it must live as long as the daemon.
     assert {score(pid) for pid in descendants(new_daemon.pid)} == {ours, theirs}
 
 

@@ -32,7 +32,9 @@ def host(daemon: RawDaemon) -> RawDaemon:
 
 @pytest.fixture(scope="module")
 def daemon_without_handshake() -> Iterator[RawDaemon]:
-    """A daemon that gets only requests that it refuses, so that none counts as a handshake."""
+    """A daemon that tests share. It refuses all their requests, so none of them counts as a
+    handshake.
+    """
     shared = SharedDaemon()
     yield shared.get()
     shared.close()

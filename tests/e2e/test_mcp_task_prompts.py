@@ -63,8 +63,8 @@ def respond(host: TaskHost, task: str, key: str, response: object) -> None:
 
 @pytest.mark.slow
 def test_a_call_that_prompts_becomes_a_task_with_a_question(host: TaskHost) -> None:
-    # The task begins at the prompt, long before the usual ten seconds have passed. If it began
-    # later, the test would time out.
+    # The call becomes a task when the prompt appears. Without the prompt, the call would become a
+    # task after ten seconds, and the test would time out.
     task = host.task(f"for i in 1 2; do {NAME}; done", tty=True)
     (asked,) = host.get(task)["inputRequests"].items()
     key, request = asked

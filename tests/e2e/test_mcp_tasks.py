@@ -295,7 +295,7 @@ def test_cancelling_a_task_kills_the_whole_tree(eager: TaskHost) -> None:
     eager.call("tasks/cancel", taskId=task)
     assert not running_below(eager.daemon.pid, "314")
     assert eager.get(task)["status"] == "cancelled"
-    # Cancelling again is no error.
+    # Cancelling again is not an error.
     eager.call("tasks/cancel", taskId=task)
 
 
@@ -321,7 +321,7 @@ def test_a_task_killed_by_other_means_has_a_result(eager: TaskHost) -> None:
 def test_an_unknown_task_is_refused(daemon: RawDaemon, method: str) -> None:
     host = TaskHost(daemon)
     others: Json = {"inputResponses": {}} if method == "tasks/update" else {}
-    # A shell that was not started as a task is no task.
+    # A shell that was not started as a task is not a task.
     for task_id in ("shell_nope", "", daemon.background("sleep 300")):
         error = host.fail(method, taskId=task_id, **others)
         assert (error["code"], error["message"]) == (-32602, "Task not found")

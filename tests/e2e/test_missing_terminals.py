@@ -22,7 +22,7 @@ TWO_PTYS = DEVPTS.format(",max=2")
 # systems.
 NAMELESS = f"{DEVPTS} && mount --bind /dev/pts/ptmx /dev/ptmx && {DEVPTS}".replace("{}", "")
 # Here, terminals also have no name, but /dev/pts has another terminal with the same number.
-# Descriptor 9 holds that terminal open. Nobody can open it while it is locked.
+# Descriptor 9 keeps that terminal open. Nobody can open that terminal while it is locked.
 LOCKED = f"{NAMELESS} && exec 9<>/dev/pts/ptmx"
 UNLOCK = "import fcntl, struct; fcntl.ioctl(9, 0x40045431, struct.pack('i', 0))"
 FOREIGN = f'{LOCKED} && "$1" -c "{UNLOCK}"'

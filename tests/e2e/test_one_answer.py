@@ -1,6 +1,7 @@
 """Every request gets exactly one answer, in whatever order requests, cancels and kills come.
 
-A request that a client cancels as in MCP gets an answer only if the answer was already under way.
+If a client cancels a request with MCP's notification, the request gets an answer only if the answer
+was already under way.
 """
 
 from __future__ import annotations

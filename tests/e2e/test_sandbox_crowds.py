@@ -1,7 +1,7 @@
 """Some commands in a sandbox take all the memory or processes that they can get. A limit stops
 these commands, and other commands still run.
 
-Each program also limits itself, in case the limit of the session does not hold.
+Each program also limits itself, in case the limit of the session does not work.
 """
 
 from __future__ import annotations

@@ -578,7 +578,7 @@ def test_starts_and_ends_leave_no_files_behind() -> None:
             daemon.end_input()
             assert daemon.wait() == 0
     left = {name for name in set(os.listdir("/tmp")) - before if "shelld" in name}
-    # Lasting daemons, which other tests may start, share a directory that stays.
+    # Other tests may start lasting daemons. The directory of lasting daemons is never removed.
     assert {name for name in left if not re.fullmatch(r"shelld-\d+", name)} == set()
 
 

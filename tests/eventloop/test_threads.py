@@ -24,8 +24,8 @@ START = _thread.start_new_thread
 
 
 class LostThreads:
-    """The system starts these threads, but they end because memory is too short for their first
-    call.
+    """The system starts these threads, but they end at once, because there is not enough memory for
+    their first call.
 
     Threads in which trio waits for events are not lost, because trio's loop would stop without
     them.

@@ -163,8 +163,8 @@ def record_points(folder: Path, scenes: Iterable[str] = ()) -> list[Point]:
 def _points_of(scene: Scene, folder: Path, known: set[Place]) -> Iterator[Point]:
     """Yield the points of a scene that are not in `known`, and add them to `known`."""
     record = folder / "record"
-    # Starting the daemon also records code that runs only when a daemon starts. No fault can be
-    # injected there.
+    # The record also contains lines that run only while the daemon starts. No fault can be injected
+    # in these lines.
     faulty = Faulty(folder, scene, record=record)
     versions: dict[int, str] = {}
     for step in scene.steps:

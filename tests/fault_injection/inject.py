@@ -277,7 +277,7 @@ class Injector:
         return call
 
     def patch(self) -> None:
-        """Replace the functions that make system calls with wrappers, in the modules from which
+        """Wrap the functions that make system calls, in the modules (such as `os`) through which
         shelld's code calls them.
         """
         for module in (os, fcntl, signal, termios):

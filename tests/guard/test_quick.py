@@ -94,7 +94,7 @@ def test_quick_check_stops_at_every_interpreter_version(program: str) -> None:
         ("true; f", "f"),
         ("a=1 f x", "f"),
         ("true|f&", "f"),
-        # This text is no assignment, because a function can have this name.
+        # This text is not an assignment, because a function can have this name.
         ("./a=b", "./a=b"),
         ("true && x/y", "x/y"),
         ("nosuchprogram", "command_not_found_handle"),

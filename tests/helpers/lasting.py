@@ -99,5 +99,5 @@ def daemon_pid(client: RawDaemon) -> int:
 
 
 def wait_for_end(pid: int) -> None:
-    """Wait until a process that is no child of ours has ended."""
+    """Wait until a process that is not our child has ended."""
     wait_for(lambda: not is_alive(pid), f"the end of {pid}")

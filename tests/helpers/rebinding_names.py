@@ -90,7 +90,8 @@ def main(path: str, *command: str) -> None:
     program = os.getpid()
     if os.fork():
         os.execvp(command[0], command)
-    # The servers end with the program, which may have ended already.
+    # When the program ends, the kernel kills these servers. The program may already have ended
+    # before this call.
     ctypes.CDLL(None).prctl(_SIGNAL_AT_PARENTS_END, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != program:
         return

@@ -104,7 +104,9 @@ class Soak:
         self._room.release()
 
     def request(self, method: str, **params: Any) -> int:
-        """Wait until few enough requests are unanswered. Then send a request, and return its id."""
+        """Wait until fewer than `IN_FLIGHT` requests are unanswered. Then send a request; return
+        its id.
+        """
         self._room.acquire()
         self._next_id += 1
         self._waiting[self._next_id] = threading.Event()

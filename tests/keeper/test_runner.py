@@ -81,8 +81,9 @@ def test_command_abandoned_before_its_runner_never_runs(
 def test_late_kill_spares_the_next_command(pool: RunnerPool) -> None:
     run = Run(pool, b"true")
     run.until_empty()
-    # Stop the keeper too, because it would send SIGCONT to a stopped runner. The kill and the next
-    # command arrive while both are stopped, so the runner finds both messages at once.
+    # Stop the keeper too, because it would send SIGCONT to a stopped runner. While the runner is
+    # stopped, it gets a request to kill and the next command, so it later finds both messages at
+    # once.
     stopped = [parent_of(run.runner), run.runner]
     for pid in stopped:
         os.kill(pid, signal.SIGSTOP)

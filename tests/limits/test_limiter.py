@@ -348,8 +348,8 @@ async def test_limit_that_nothing_enforces_is_refused(
 
 
 class FakeCgroups(CommandCgroups):
-    """Cgroups that have met the limits in `met`. `scans` counts the calls in which the limiter asks
-    for the limits.
+    """Cgroups whose processes have met the limits in `met`. `scans` counts how often the limiter
+    asks whether a limit was met.
     """
 
     def __init__(self, kinds: set[Kind], met: set[Kind]) -> None:

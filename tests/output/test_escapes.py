@@ -42,7 +42,7 @@ def stripped(data: bytes) -> bytes:
         (b"\x1b7x\x1b8\x1bc\x1b=\x1b>\x1bM\x1bD\x1b\\", b"x"),
         (b"\xc2\x9b31mx\xc2\x9b0m", b"x"),
         ("€\x1b[1mä\x1b[m😀".encode(), "€ä😀".encode()),
-        # These bytes are no sequence, so only the ESC is removed.
+        # These bytes are not an escape sequence, so only the ESC is removed.
         (b"a[31mb", b"a[31mb"),
         (b"\x1b]never ended", b"]never ended"),
         (b"\x1b[\x1b[31mx", b"[x"),

@@ -28,7 +28,9 @@ def no_memory(*_args: object, **_options: object) -> Any:
 def log_without_memory(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[DescriptorHandler]:
-    """A log in which every line fails, in the handler or before it."""
+    """A log that fails to write any line: it has no memory to make the record, or to format the
+    record.
+    """
     read, write = os.pipe()
     handler = DescriptorHandler(write)
     owner = DescriptorHandler if request.param == "format" else logging.Logger

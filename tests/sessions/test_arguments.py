@@ -25,6 +25,6 @@ KIB = 1024
 def test_variables_functions_and_command_fit(stack_limit: int, space: int) -> None:
     assert space_for(stack_limit) == space
     taken = 2 * share_of_variables(space) + share_of_command(space)
-    # Together, the shares use nearly all the space.
+    # Together, the shares of variables, functions and the command use nearly all the space.
     assert space - 40 * KIB < taken < space - 30 * KIB
     assert 0 < share_of_command(space) < 128 * KIB

@@ -1,6 +1,4 @@
-"""When the connection to a target is lost, the owners of these subscriptions at the target are
-told.
-"""
+"""When the connection to a target is lost, the owners of subscriptions at this target are told."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from shelld.targets.targets import Targets
 
 
 class FailingLink:
-    """A link that cannot be ended, but can be cut."""
+    """A link whose `end` fails, and whose `cut` works."""
 
     is_over = False
     is_cut = False
