@@ -1,4 +1,4 @@
-"""On entering a client, its process answers, or an exception explains why it does not."""
+"""When a client is entered, its process answers, or an exception says why it does not."""
 
 from __future__ import annotations
 

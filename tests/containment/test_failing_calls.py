@@ -198,7 +198,8 @@ def test_keeper_failing_after_wakeup_checks_children_again(tmp_path: Path) -> No
         (keeper,) = children(daemon.pid)
         (runner,) = [pid for pid in children(keeper) if shell["pid"] in children(pid)]
         arm(tmp_path, reap, "ValueError")
-        # The death of the runner wakes the keeper only once, and `_reap` fails this once.
+        # The death of the runner wakes the keeper only once, and the keeper's call of `_reap` then
+        # fails.
         os.kill(runner, signal.SIGKILL)
         wait_for((tmp_path / "fired").exists, "the failure")
         wait_for_end = {"bash_id": shell["bash_id"], "wait": 60_000, "until": "exit"}

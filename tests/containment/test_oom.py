@@ -69,7 +69,7 @@ def test_oom_killed_command_has_reason_oom(
     assert (result["status"], result["reason"]) == ("failed", "oom")
     read = limited.call("bash_output", {"bash_id": result["bash_id"]})
     assert read["reason"] == "oom"
-    # If bash survives an OOM kill and ends by itself, the result does not have this reason.
+    # If bash survives an OOM kill and ends by itself, the result does not have the reason "oom".
     assert "reason" not in limited.bash(f"{EAT}; exit 3")
     # An OOM kill during an earlier command is not the reason for the end of this command.
     assert "reason" not in limited.bash("kill -9 $$")

@@ -265,7 +265,7 @@ def test_file_in_an_unknown_home_is_not_written(
     expected = f"shelld: cannot find the home directory for ~/.codex/config.toml: {why}\n"
     assert capsys.readouterr().err == expected
     assert [*home.iterdir()] == []
-    # A file of the project needs no home.
+    # A configuration file in the project does not need a home directory.
     monkeypatch.undo()
     monkeypatch.chdir(home)
     monkeypatch.setenv("HOME", "")

@@ -58,7 +58,7 @@ def hub(shared_hub: RawDaemon) -> Iterator[RawDaemon]:
 def target(daemon: RawDaemon, name: str, *argv: str) -> Generator[None]:
     """Add a target, and remove it when the `with` block ends.
 
-    By default, the target is a daemon.
+    By default, the target is another daemon on this machine.
     """
     assert daemon.call("add_target", {"name": name, "argv": argv or FAR}) == {"name": name}
     yield

@@ -96,7 +96,7 @@ def test_the_duration_is_from_start_to_end() -> None:
     shell = made_by_hand()
     shell.started_at, shell.completed_at = 0, 5
     assert shell.duration_ms == 5000
-    # While the command runs, the duration extends to now.
+    # While the command runs, the duration is the time since its start.
     shell.started_at, shell.completed_at = time.time() - 60, None
     duration_ms = shell.duration_ms
     assert duration_ms is not None

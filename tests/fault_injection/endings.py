@@ -100,7 +100,8 @@ class Endings(Asker):
         self._exceed({"cpu_seconds": 1}, "while :; do :; done", "cpu")
 
     def exceed_file_size(self) -> None:
-        # The limit must leave room for the file of the injector, which also counts.
+        # The limit also applies to the file that the injector writes, so it must leave room for
+        # this file.
         limits = {"file_bytes": 2**26, "processes": 99}
         self._exceed(limits, f"truncate -s 100M {self._folder}/large", "file_size")
 

@@ -40,7 +40,9 @@ main({arguments}*sys.argv[2:])
 
 
 def boot(keeper: str, runner: str, module: str, arguments: str, *, is_inside: bool) -> str:
-    """Return the program of a keeper. `keeper` and `runner` are the roles of the processes."""
+    """Return the Python code for a keeper with an injector. `keeper` and `runner` are the roles of
+    the processes.
+    """
     given = {name: os.environ[name] for name in os.environ if name.startswith("SHELLD_FAULTS_")}
     return BOOT.format(
         tests=TESTS,

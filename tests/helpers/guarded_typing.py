@@ -1,4 +1,4 @@
-"""Texts and shells for the tests that type under the guard."""
+"""Texts and shells for the tests in which the guard judges typed text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON encoding equals msgspec's, except that a shortage of memory is an error."""
+"""`encode` and `decode` give the same results as msgspec, but raise MemoryError if memory is short."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Screens and their helper processes. A screen shows the same text after the loss of a process."""
+"""Screens and their helper processes. A screen shows the same text after its helper process was
+lost.
+"""
 
 from __future__ import annotations
 

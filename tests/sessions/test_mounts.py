@@ -1,4 +1,4 @@
-"""By their paths, the daemon recognises directories whose server may never answer."""
+"""From its path, the daemon can tell whether a directory is on a server, which may never answer."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from support import wait_for
 
 
 async def run(manager: Manager, command: str, session: str | None = "main") -> Shell:
-    """Run a command in the foreground and wait until all of it is gone."""
+    """Run a command in the foreground and wait until all its processes are gone."""
     shell = await manager.start(StartRequest(command, session=session, in_foreground=True))
     with anyio.fail_after(60):
         await shell.wait_until(lambda: shell.is_empty)

@@ -580,7 +580,9 @@ async def test_answers_of_a_daemon_that_has_lost_the_client_are_not_taken(
 async def lose_unnoticed(
     shell: Shell, user: Lasting, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Lose the connection. The client notices it only after the daemon has answered all calls."""
+    """Lose the connection, and let the client notice the loss only after the daemon has answered
+    all calls.
+    """
 
     def lose() -> None:
         lose_connection(shell)
