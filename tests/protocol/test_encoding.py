@@ -1,4 +1,4 @@
-"""`encode` and `decode` give the same results as msgspec, but raise MemoryError if memory is short."""
+"""`encode` and `decode` return what msgspec returns, but raise MemoryError if memory is short."""
 
 from __future__ import annotations
 
