@@ -480,5 +480,14 @@ def test_ctrl_z_in_the_middle_of_a_picture_takes_effect_after_it(user: Lasting) 
         wait_for(lambda: state_of(pid) == "T")
 
 
+@pytest.mark.slow
+def test_watcher_ends_by_the_hangup_of_its_terminal(user: Lasting) -> None:
+    with attached(user) as client, on_terminal(user, "work") as terminal:
+        client.background("sleep 300")
+        terminal.until("sleep 300")
+        # The picture cannot be removed any more. A write may fail before the signal comes.
+        assert terminal.hang_up() in (128 + signal.SIGHUP, 2)
+
+
 def state_of(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]

@@ -88,6 +88,12 @@ class UserTerminal:
             pass
         return self.process.wait(DEADLINE_S), self.shown
 
+    def hang_up(self) -> int:
+        """Close the terminal, as when its window is closed; return the exit code."""
+        with open(os.devnull, "r+b") as null:
+            os.dup2(null.fileno(), self._main, inheritable=False)
+        return self.process.wait(DEADLINE_S)
+
     def __enter__(self) -> Self:
         return self
 

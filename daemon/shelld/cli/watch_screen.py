@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -33,11 +34,11 @@ def on_screen(name: str, lines: int) -> Generator[ScreenSight]:
     live = Live(console=console, screen=True, auto_refresh=False, redirect_stderr=False)
 
     def start() -> None:
-        with _held_back(*_ENDING):
+        with _held_back(*_ENDING), _if_possible():
             live.start()
 
     def stop() -> None:
-        with _held_back(*_ENDING):
+        with _held_back(*_ENDING), _if_possible():
             live.stop()
 
     def pause(_number: int, _frame: FrameType | None) -> None:
@@ -46,7 +47,8 @@ def on_screen(name: str, lines: int) -> Generator[ScreenSight]:
             stop()
             os.kill(os.getpid(), signal.SIGSTOP)
             start()
-            live.refresh()
+            with _if_possible():
+                live.refresh()
 
     before = signal.signal(signal.SIGTSTP, pause)
     try:
@@ -57,6 +59,18 @@ def on_screen(name: str, lines: int) -> Generator[ScreenSight]:
         with _held_back(signal.SIGTSTP):
             stop()
             signal.signal(signal.SIGTSTP, before)
+
+
+@contextmanager
+def _if_possible() -> Generator[None]:
+    """Ignore that the block cannot write to the terminal. It is gone, so the next picture cannot be
+    shown either.
+    """
+    try:
+        yield
+    except OSError:
+        # With the old `sys.stdout`, the interpreter would try again to write when it ends.
+        sys.stdout = None
 
 
 @contextmanager
