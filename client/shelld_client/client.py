@@ -28,7 +28,15 @@ from shelld_client.calls import Call
 from shelld_client.child import LAST_WORDS_S, POST_MORTEM_S
 from shelld_client.command_lines import daemon_command
 from shelld_client.connection import Connection
-from shelld_client.errors import DaemonExited, ProtocolError, ShellError, TargetLost
+from shelld_client.errors import (
+    CommandBlocked,
+    CommandTimedOut,
+    DaemonExited,
+    NoAnswer,
+    ProtocolError,
+    ShellError,
+    TargetLost,
+)
 from shelld_client.reconnects import (
     RECONNECT_S,
     Losses,
@@ -146,9 +154,9 @@ class AsyncClient(SpawnedClient, AsyncMethods):
         sessions and subscriptions are lost. The client repeats the settings of `configure_session`
         and `add_target`; if this fails, the first call raises the error. With `keep_directories`,
         the client creates the sessions again, except sessions at targets. Each session gets the
-        directory that the last result of `bash` or `stream` has reported. `on_restart` is called
-        once for each new daemon, before the daemon takes calls. An exception in `on_restart` is
-        logged.
+        directory that the last result of `bash` or `stream` has reported, unless `cd` fails or
+        takes more than `start_timeout`. `on_restart` is called once for each new daemon, before the
+        daemon takes calls. An exception in `on_restart` is logged.
         """
         argv = daemon_command(command, args)
         return cls(
@@ -273,15 +281,11 @@ class AsyncClient(SpawnedClient, AsyncMethods):
                 await self._start()
             except ShellError as error:
                 raise no_shelld(error) from None
-            with anyio.move_on_after(self._start_timeout) as scope:
-                for call in self._memory.configured:
-                    await self._exchange(call)
-                for session, directory in self._kept_directories.items():
-                    entered = await self._exchange(enter(session, directory))
-                    if isinstance(entered, BashResult) and entered.exit_code == 0:
-                        restored[session] = directory
-            if scope.cancelled_caught:
-                raise self._no_answer(self._connection.said)
+            for call in self._memory.configured:
+                await self._exchange_in_time(call)
+            for session, directory in self._kept_directories.items():
+                if await self._enter_again(session, directory):
+                    restored[session] = directory
         except BaseException:
             # Keep the error that says that the daemon has died, so that the next call tries again
             # to replace the daemon.
@@ -294,6 +298,24 @@ class AsyncClient(SpawnedClient, AsyncMethods):
             except Exception:
                 # The daemon is ready, so the calls that wait for it must go on.
                 logger.exception("on_restart has failed")
+
+    async def _enter_again(self, session: str, directory: str) -> bool:
+        """Create a session again in its directory. Return whether this was possible."""
+        try:
+            entered = await self._exchange_in_time(enter(session, directory))
+        except (CommandBlocked, CommandTimedOut, NoAnswer):
+            # The file system of the directory may hang. The other sessions can go on.
+            return False
+        return isinstance(entered, BashResult) and entered.exit_code == 0
+
+    async def _exchange_in_time(self, call: Call[T]) -> T:
+        """Send a call to a new daemon, and return its answer.
+
+        Each answer has `start_timeout` seconds, because there may be thousands of sessions.
+        """
+        with anyio.move_on_after(self._start_timeout):
+            return await self._exchange(call)
+        raise self._no_answer(self._connection.said)
 
     @property
     def _kept_directories(self) -> Mapping[str, str]:

@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +103,43 @@ async def test_sessions_directories_are_kept_on_request(tmp_path: Path) -> None:
         assert (await shell.bash("pwd")).stdout == "/usr\n"
         assert (await shell.bash("echo $PWD $x", session="other")).stdout == "/\n"
         assert restarts[0].directories == {"main": "/usr", "other": "/"}
+
+
+async def test_many_slow_directories_prevent_no_restart(tmp_path: Path) -> None:
+    restarts: list[Restart] = []
+    env = _with_function("cd", 'sleep 2.5; builtin cd "$@"', tmp_path)
+    options: dict[str, Any] = {"restart": True, "keep_directories": True, "start_timeout": 8}
+    async with AsyncClient.spawn(env=env, on_restart=restarts.append, **options) as shell:
+        async with anyio.create_task_group() as tasks:
+            for number in range(4):
+                tasks.start_soon(partial(shell.bash, "cd /usr", session=f"s{number}"))
+        kill(shell)
+        await has_failed(shell)
+        await shell.ping()
+        assert restarts[0].directories == {f"s{number}": "/usr" for number in range(4)}
+
+
+async def test_directory_that_hangs_prevents_no_restart(tmp_path: Path) -> None:
+    restarts: list[Restart] = []
+    hangs = tmp_path / "hangs"
+    body = f'if [[ $2 == /usr && -e {hangs} ]]; then sleep 300; fi; builtin cd "$@"'
+    env = _with_function("cd", body, tmp_path)
+    options: dict[str, Any] = {"restart": True, "keep_directories": True, "start_timeout": 8}
+    async with AsyncClient.spawn(env=env, on_restart=restarts.append, **options) as shell:
+        await shell.bash("cd /usr", session="hung")
+        await shell.bash("cd /", session="other")
+        hangs.touch()
+        kill(shell)
+        await has_failed(shell)
+        assert (await shell.bash("pwd", session="other")).stdout == "/\n"
+        assert restarts[0].directories == {"other": "/"}
+
+
+def _with_function(name: str, body: str, tmp_path: Path) -> dict[str, str]:
+    """Return an environment in which every bash has a function."""
+    definitions = tmp_path / "functions"
+    definitions.write_text(f"{name}() {{ {body}; }}\n")
+    return {**os.environ, "BASH_ENV": str(definitions)}
 
 
 async def test_last_command_of_a_session_counts_even_if_the_reader_of_a_stream_is_slow() -> None:
