@@ -31,10 +31,11 @@ _QUICK_LOSS_S: Final = 10.0
 # same connections do.
 _MAX_UNSENT_LOSSES: Final = 3
 
-# Exit codes of ``shelld attach``. UNUSABLE: the daemon does not answer, or there is no room for
-# another process. OCCUPIED: another client is attached. DIED: the daemon has died.
-UNUSABLE: Final = 2
+# Exit codes of ``shelld attach``. OCCUPIED: another client is attached, or has taken the daemon.
+# OTHER_VERSION: the daemon cannot be used. DIED: the daemon has died. Any other exit code says
+# nothing about the daemon. For example, the machine may have had no memory for the process.
 OCCUPIED: Final = 4
+OTHER_VERSION: Final = 5
 DIED: Final = 6
 
 # Methods that can be called again without any further effect.
@@ -122,21 +123,18 @@ class Losses:
 
 
 def is_connection_lost(failure: object) -> bool:
-    """Return whether the daemon may still run after `failure`.
-
-    If the failure has no exit code, or exit code 0, only the connection was lost. Any other exit
-    code means that the daemon has died, or that another client has taken it.
-    """
-    return isinstance(failure, DaemonExited) and failure.exit_code in (None, 0)
+    """Return whether the daemon may still run after `failure`, without another client."""
+    final = (OCCUPIED, OTHER_VERSION, DIED)
+    return isinstance(failure, DaemonExited) and failure.exit_code not in final
 
 
 def may_go_on(failure: object) -> bool:
     """Return whether another attempt to attach may succeed after `failure`."""
     # The daemon may not have noticed yet that the old connection is lost. The machine may be busy,
     # or short of memory or processes.
-    is_passing = isinstance(failure, DaemonExited) and failure.exit_code in (OCCUPIED, UNUSABLE)
+    is_occupied = isinstance(failure, DaemonExited) and failure.exit_code == OCCUPIED
     is_short = isinstance(failure, NoAnswer | SpawnFailed)
-    return is_passing or is_short or is_connection_lost(failure)
+    return is_occupied or is_short or is_connection_lost(failure)
 
 
 def is_repeatable(call: Call[Any]) -> bool:

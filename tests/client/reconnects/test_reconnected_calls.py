@@ -196,7 +196,7 @@ def go_through(shell: Shell, script: str) -> None:
     reconnect.command = ["/bin/sh", "-c", script, "sh", *reconnect.command]
 
 
-@pytest.mark.parametrize("mishap", ["kill -9 $$", "exec sleep 300", "exit 2"])
+@pytest.mark.parametrize("mishap", ["kill -9 $$", "exec sleep 300", "exit 1", "exit 2"])
 async def test_failed_attempt_to_attach_is_repeated(
     attached: Attached, tmp_path: Path, mishap: str
 ) -> None:
