@@ -516,7 +516,10 @@ class AsyncClient(SpawnedClient, AsyncMethods):
         # open.
         with anyio.move_on_after(LAST_WORDS_S):
             await self._transport.stderr_ended.wait()
-        self._fail(self._child.post_mortem(self._connection.said))
+        failure = self._child.post_mortem(self._connection.said)
+        if self._reconnect is not None and self._connection.is_stolen:
+            failure = self._reconnect.stolen(failure)
+        self._fail(failure)
 
     def _hand_out(self, data: bytes) -> None:
         # This code is a separate function. Otherwise, local variables would keep the last answer

@@ -107,6 +107,9 @@ class EventListener(Protocol):
     def end(self) -> None: ...
 
 
+# The notification that another client has taken the daemon.
+_DETACHED: Final = "shell/detached"
+
 # The params of write_stdin that hold input.
 _WRITTEN: Final = frozenset({"text", "keys", "base64"})
 
@@ -144,6 +147,8 @@ class Connection(Generic[T]):
         self.ownership = Ownership()
         # Whether the connection has ended, so that no answer will come.
         self.is_over = False
+        # Whether the daemon has said that another client has taken it.
+        self.is_stolen = False
         # The data before the first message, or None once a message has come.
         self._banner: bytearray | None = bytearray()
         # How many bytes of the banner are complete lines without a message.
@@ -271,6 +276,8 @@ class Connection(Generic[T]):
         return event is not None
 
     def _tell_event(self, method: str, params: msgspec.Raw) -> None:
+        if method == _DETACHED:
+            self.is_stolen = True
         if not self._listeners:
             return
         if method == LOST_NOTIFICATION:

@@ -21,6 +21,7 @@ from shelld_client.errors import ProtocolError, ShellError
 from shelld_client.mailbox import Mailbox
 from shelld_client.ongoing import Ongoing, SendLater, send_only
 from shelld_client.pump import Pump
+from shelld_client.reconnects import Reconnect
 from shelld_client.reentrant import may_wait
 
 T = TypeVar("T")
@@ -45,7 +46,7 @@ class Link:
     `start_child` starts the process, in the thread of `pump`.
 
     When the link fails, `error_under_way` gets the link and the failure, and returns the error for
-    the requests in flight.
+    the requests in flight. `reconnect` is None unless the client reconnects after a failure.
     """
 
     def __init__(
@@ -53,6 +54,8 @@ class Link:
         start_child: Callable[[], Child],
         max_message_bytes: int,
         error_under_way: Callable[[Link, ShellError], ShellError],
+        *,
+        reconnect: Reconnect | None,
     ) -> None:
         self.connection: Connection[queue.SimpleQueue[Answer] | Mailbox] = Connection(
             max_message_bytes
@@ -62,6 +65,7 @@ class Link:
         self.failure: ShellError | None = None
         self._start_child = start_child
         self._error_under_way = error_under_way
+        self._reconnect = reconnect
         self._child: Child | None = None
 
     def exchange(self, call: Call[T], timeout: float | None = None) -> T:
@@ -143,11 +147,15 @@ class Link:
         assert self._child is not None
         # Set the failure first, so that a request that is registered after the next step finds the
         # failure.
-        self.failure = failure = (
-            self.failure or error or self._child.post_mortem(self.connection.said)
-        )
+        self.failure = failure = self.failure or error or self._post_mortem(self._child)
         failure = self._error_under_way(self, failure)
         for answers in self.connection.take_pending():
             answers.put(copy.copy(failure))
         for listener in self.connection.take_listeners():
             listener.fail(copy.copy(failure))
+
+    def _post_mortem(self, child: Child) -> ShellError:
+        failure = child.post_mortem(self.connection.said)
+        if self._reconnect is not None and self.connection.is_stolen:
+            return self._reconnect.stolen(failure)
+        return failure

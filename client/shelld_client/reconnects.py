@@ -88,6 +88,16 @@ class Reconnect:
         data = {"target": self.name, "maybeStarted": True}
         return TargetLost(f"the connection to the daemon {self.name} was lost", data=data)
 
+    def stolen(self, failure: DaemonExited) -> DaemonExited:
+        """Return the error after another client has taken the daemon.
+
+        `shelld attach` may end too late for the client to get its exit code.
+        """
+        if not is_connection_lost(failure):
+            return failure
+        sentence = f"another client has taken the daemon {self.name}"
+        return DaemonExited(sentence, stderr=failure.stderr, exit_code=OCCUPIED)
+
     def identify(self, pid: int) -> None:
         """Record the pid of the daemon that now has the name `name`.
 

@@ -92,7 +92,12 @@ class Client(SpawnedClient, Methods):
         Raises `ShellError` if the start fails, or after `timeout` seconds. Before this method
         raises an exception, it ends the process.
         """
-        link = Link(self._start_child, self._message_limit, self._error_under_way)
+        link = Link(
+            self._start_child,
+            self._message_limit,
+            self._error_under_way,
+            reconnect=self._reconnect,
+        )
         self._newest = link
         begun_at = time.monotonic()
 

@@ -166,6 +166,22 @@ async def test_client_does_not_take_a_stolen_daemon_back(attached: Attached, use
             thief.call("ping")
 
 
+async def test_stolen_daemon_is_not_taken_back_although_attach_ends_late(
+    attached: Attached, user: Lasting
+) -> None:
+    async with attached() as shell:
+        with stopped(shell.pid):
+            with user.attach("--name", "work", "--steal") as thief:
+                thief.call("ping")
+                await has_lost_connection(shell)
+            # The daemon is free now.
+            wait_for(lambda: not is_attached(user))
+            for _ in range(2):
+                with pytest.raises(DaemonExited) as raised:
+                    await shell.ping()
+                assert raised.value.exit_code == 4
+
+
 async def test_next_call_repeats_a_cancelled_attempt_to_attach(attached: Attached) -> None:
     async with attached() as shell:
         pid = (await shell.server_info()).pid
