@@ -150,8 +150,12 @@ def may_go_on(failure: object) -> bool:
 def is_repeatable(call: Call[Any]) -> bool:
     """Return whether a call can be sent twice without changing its effect or its result."""
     params = call.params
-    if call.method in {"bash", "subscribe"}:
+    if call.method == "bash":
         return params.get("idempotency_key") is not None
+    if call.method == "subscribe":
+        # Without a number, the second request would skip the events since the first.
+        is_numbered = params.get("from_seq") is not None
+        return params.get("idempotency_key") is not None or is_numbered
     if call.method == "bash_output":
         # A read without an offset counts its output as read, so a second read would return other
         # output. A read with one offset reads only one stream.

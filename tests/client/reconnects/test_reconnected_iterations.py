@@ -388,6 +388,17 @@ async def test_subscription_begins_once_although_its_answer_was_lost(attached: A
         await events.__aexit__(None, None, None)
 
 
+async def test_subscription_is_continued_although_the_answer_was_lost(attached: Attached) -> None:
+    async with attached() as shell:
+        job = await shell.bash("true", run_in_background=True, notify=["exit"])
+
+        async def follow() -> None:
+            async with shell.events(subscription=job.subscription, from_seq=0) as events:
+                assert [each.bash_id async for each in events] == [job.bash_id]
+
+        await lose_answer(shell, follow)
+
+
 async def test_stream_with_a_key_goes_on(attached: Attached, tmp_path: Path) -> None:
     log, text, is_lost = tmp_path / "log", "", False
     command = f"echo started >> {log}; for i in {{1..40}}; do echo $i; sleep 0.02; done"
