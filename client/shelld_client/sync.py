@@ -138,9 +138,12 @@ class Client(SpawnedClient, Methods):
         link = self._link or newest
         closed = DaemonExited("the client is closed")
         try:
+            self._leaving.set()
+            # Another thread that attaches again first sets the newest link, and then checks
+            # `_leaving`. So either this method closes its link, or that thread gives up.
+            newest = self._newest or newest
             self._failure = self._failure or link.failure or closed
             link.failure = newest.failure = link.failure or closed
-            self._leaving.set()
             if newest is not link:
                 newest.pump.close(patiently=False)
         finally:

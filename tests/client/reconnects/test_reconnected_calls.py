@@ -289,6 +289,35 @@ async def test_client_can_be_left_while_it_attaches_again(
     assert not is_alive(int(log.read_text()))
 
 
+def test_thread_that_attaches_again_while_the_client_is_left_stays_not_attached(
+    user: Lasting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    errors = list[ShellError]()
+
+    def call() -> None:
+        try:
+            client.ping()
+        except ShellError as error:
+            errors.append(error)
+
+    def begin_to_attach(client: Client) -> bool:
+        # Leaving the client checks first whether this process is a fork.
+        monkeypatch.undo()
+        before = client.pid
+        thread.start()
+        wait_for(lambda: client.pid != before)
+        return False
+
+    thread = threading.Thread(target=call)
+    with Client.attach("work", env=user.env, reconnect=True) as client:
+        lose_connection(cast("Shell", client))
+        wait_for(lambda: vars(client)["_link"].failure is not None)
+        monkeypatch.setattr(Client, "_is_forked", property(begin_to_attach))
+    thread.join()
+    assert len(errors) == 1
+    wait_for(lambda: not is_attached(user))
+
+
 async def test_client_attaches_again_although_its_directory_is_gone(
     attach: Attach, user: Lasting, tmp_path: Path
 ) -> None:
