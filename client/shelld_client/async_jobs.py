@@ -379,8 +379,8 @@ class AsyncJob(AsyncItems[Event]):
             if kept_after in (None, self._subscribed["from_seq"]):
                 # If the number stays the same, every further attempt fails with the same error.
                 raise item
-            # The daemon no longer keeps all events after the last one that came. But the output can
-            # be read.
+            # The daemon no longer keeps some events after the last received one. But their output
+            # can be read.
             self._subscribed["from_seq"] = kept_after
             self._must_catch_up = True
             return None

@@ -151,8 +151,8 @@ class FrameReader:
     def _give_up_message(self, data: bytes) -> bool:
         """Drop the unfinished message, and skip its rest when it arrives.
 
-        `data` is the next part of the stream, which did not fit in memory. Return False if there is
-        no unfinished message. If this function raises MemoryError, it has changed nothing.
+        `data` is the next part of the stream. There was no memory to keep it. Return False if there
+        is no unfinished message. If this function raises MemoryError, it has changed nothing.
         """
         if self._skipping_line or self._skip_bytes:
             # The message was dropped before, and `refused_head` has its beginning.

@@ -212,8 +212,8 @@ def end_by_kill_of_leftovers(scene: Scene) -> None:
 
 
 def end_by_timeout(scene: Scene) -> None:
-    # The processes of the shape must be hidden before the timeout. On a busy machine, many
-    # processes take seconds to hide, so try again with more time. The first timeout is short,
+    # The processes of the shape must be hidden before the timeout. On a busy machine, it can take
+    # seconds to hide many processes, so try again with more time. The first timeout is short,
     # because comets keep the processors busy until the timeout.
     for timeout_ms in (2_000, 16_000):
         params = {"command": scene.command, "tty": scene.has_terminal, "timeout": timeout_ms}

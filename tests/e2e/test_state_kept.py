@@ -234,8 +234,8 @@ def test_answer_reports_state_not_kept(
 # Bash 5.2 prints this function in a form that it cannot parse.
 UNPARSABLE = "f() {\n  true && cat <<X && echo b\ntext\nX\n}"
 
-# When bash 5.2 prints this function, `then` moves into the here-document. The printed text is
-# another function, which bash can parse.
+# When bash 5.2 prints this function, `then` moves into the here-document. The printed text
+# defines a different function, and bash can parse this text.
 CHANGING = "f() {\n  true && if cat <<X\ntext\nX\n  then\n  echo b\n  return\n  fi\n}"
 
 

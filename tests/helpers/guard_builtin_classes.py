@@ -1,4 +1,6 @@
-"""Command lines in which bash itself hides a command, in the format of `guard_classes`.
+"""Command lines that hide a command with features of bash alone.
+
+The format is that of `guard_classes`.
 
 No test runs any of them.
 """

@@ -52,7 +52,7 @@ class Client:
         self._reads.set()
 
     async def read_late(self) -> None:
-        """Begin to read once a notification could not be sent."""
+        """Begin to read when the server has failed to send a notification."""
         await self._refused.wait()
         self.read()
 

@@ -689,7 +689,7 @@ def test_check_sends_no_request_to_a_hanging_file_server(
         assert requests() == before
 
 
-# The program waits with a list of descriptors, and then maps a file in place of the list.
+# The program polls a list of descriptors, and then maps a file at the address of this list.
 POLL_WITH_A_FILE = """
 import ctypes, mmap, os, threading
 libc = ctypes.CDLL(None)

@@ -1,4 +1,4 @@
-"""From its path, the daemon can tell whether a directory is on a server, which may never answer."""
+"""The path of a directory tells whether the directory is on a server, which may never answer."""
 
 from __future__ import annotations
 

@@ -181,7 +181,7 @@ def _shopt(shell: Shell, arguments: Sequence[str], _stdin: str) -> str:
 
 
 def _compgen(shell: Shell, arguments: Sequence[str], _stdin: str) -> str:
-    """Follow the commands that make completions for ``compgen``. Return known completions."""
+    """Follow the commands that ``compgen`` runs for completions. Return known completions."""
     options, operands = leading_options(arguments, "oAGWFCXPSV")
     prefix = "".join(operands[:1])
     words: list[str] = []

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def docker(shell: Shell, arguments: Sequence[str], stdin: str) -> str:
-    """Follow the command in a container.
+    """Follow the command that runs in a container.
 
     The command sees only the files of the host that are mounted in the container.
     """

@@ -58,8 +58,8 @@ def passes_on(
     is_uncertain = not is_known
     for device in devices:
         source = Source(None, (device,))
-        # A process may have inherited the master side of a terminal in `seen` from the relay before
-        # it. Such a terminal counts only if the process itself reads from it.
+        # A process may have inherited the master side of a terminal from an earlier relay. This
+        # terminal is in `seen`. Such a terminal counts only if the process itself reads from it.
         if _is_read(device, [reader] if source in seen else members):
             inner.append(source)
         elif source not in seen and _may_be_read(device, reader, wait, members, is_spent):
