@@ -12,6 +12,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from os import PathLike
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
@@ -49,6 +50,7 @@ from shelld_client.reconnects import (
 from shelld_client.restarts import Memory, Restart, enter
 from shelld_client.spawned_client import (
     FINISH_TIMEOUT_S,
+    LAST_ANSWERS_S,
     START_TIMEOUT_S,
     SpawnedClient,
     no_shelld,
@@ -349,12 +351,25 @@ class AsyncClient(SpawnedClient, AsyncMethods):
         self._left = anyio.Event()
         try:
             await self._stop_replacing()
+            if patiently:
+                await self._take_last_answers()
         finally:
             self._failure = self._failure or DaemonExited("the client is closed")
             try:
                 await self._release(patiently=patiently)
             finally:
                 self._left.set()
+
+    async def _take_last_answers(self) -> None:
+        """Take the answers that the daemon has sent already. This takes a bounded time.
+
+        If such an answer says that an abandoned call has started a command, the client kills the
+        command, which would otherwise go on in a lasting daemon.
+        """
+        if self._failure is not None or not self._connection.has_unanswered:
+            return
+        with suppress(ShellError), anyio.move_on_after(LAST_ANSWERS_S, shield=True):
+            await self._exchange(calls.ping())
 
     async def _stop_replacing(self) -> None:
         """If the daemon is being replaced, stop the replacement. This takes a bounded time."""

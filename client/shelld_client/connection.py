@@ -333,6 +333,11 @@ class Connection(Generic[T]):
             listener.fail(ShellError(f"{subscription} was continued by another reader"))
         return before
 
+    @property
+    def has_unanswered(self) -> bool:
+        """Whether an answer may still come, even if nobody waits for it."""
+        return bool(self._pending)
+
     def take_listeners(self) -> list[EventListener]:
         """Return all listeners, and forget them, because no more events will come."""
         listeners: list[EventListener] = []

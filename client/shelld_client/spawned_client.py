@@ -36,6 +36,8 @@ START_TIMEOUT_S: Final = 10.0
 # How long to wait for the command of a job to end when the `with` block of the job ends, even if
 # the caller is cancelled.
 FINISH_TIMEOUT_S: Final = 10.0
+# How long leaving the client waits for answers that the daemon has sent already.
+LAST_ANSWERS_S: Final = 2.0
 
 
 class SpawnedClient:

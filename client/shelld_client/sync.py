@@ -19,6 +19,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from os import PathLike
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -40,7 +41,12 @@ from shelld_client.reconnects import (
     pauses,
 )
 from shelld_client.reentrant import Latch, may_wait
-from shelld_client.spawned_client import START_TIMEOUT_S, SpawnedClient, no_shelld
+from shelld_client.spawned_client import (
+    LAST_ANSWERS_S,
+    START_TIMEOUT_S,
+    SpawnedClient,
+    no_shelld,
+)
 
 T = TypeVar("T")
 
@@ -138,6 +144,7 @@ class Client(SpawnedClient, Methods):
         link = self._link or newest
         closed = DaemonExited("the client is closed")
         try:
+            self._take_last_answers(link)
             self._leaving.set()
             # Another thread that attaches again first sets the newest link, and then checks
             # `_leaving`. So either this method closes its link, or that thread gives up.
@@ -152,6 +159,16 @@ class Client(SpawnedClient, Methods):
             # If another thread was trying to attach, its attempt is over by now.
             self._attaching.release()
         link.connection.write_log()
+
+    def _take_last_answers(self, link: Link) -> None:
+        """Take the answers that the daemon has sent already. This takes a bounded time.
+
+        If such an answer says that an abandoned call has started a command, the client kills the
+        command, which would otherwise go on in a lasting daemon.
+        """
+        if link.failure is None and link.connection.has_unanswered and may_wait():
+            with suppress(ShellError, LinkFailedError, TimedOutError):
+                link.exchange(calls.ping(), LAST_ANSWERS_S)
 
     def _request(self, call: Call[T]) -> T:
         begun_at, losses = time.monotonic(), Losses()

@@ -131,7 +131,7 @@ async def test_streams_and_jobs_refuse_a_dry_run(spawn: Spawn) -> None:
     options: dict[str, Any] = {"dry_run": True}
     async with spawn() as shell:
         for follow in (shell.stream, shell.start):
-            with pytest.raises(TypeError, match="dry_run is an option of bash only"):
+            with pytest.raises(TypeError, match="dry_run works only with bash"):
                 follow("echo out", **options)
 
 

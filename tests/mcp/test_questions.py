@@ -131,7 +131,7 @@ async def test_a_line_of_another_process_does_not_close_a_question(
 
 
 async def answer_late(asked: Asked, key: str, text: str, other: bytes) -> str:
-    """Let the input `other` answer a question, and then answer it here. Return the next question."""
+    """Let the input `other` answer a question, then answer it here. Return the next question."""
     target = asked.shell.input
     assert target is not None
     message = ""

@@ -29,8 +29,8 @@ proxy -> daemon
                                      (time.monotonic()) of the last refusal, or of the first refusal
                                      if the runner is not known.
 
-The client of a refused connection gets its answer after this message. So when a command has ended,
-the daemon knows all connections that were refused to the command.
+The proxy sends DENIED before it answers the client whose connection it has refused. So when a
+command has ended, the daemon knows all connections that were refused to the command.
 
 At end of file, the other side is gone. If the daemon is gone, the proxy ends. If the proxy is gone,
 the daemon starts another proxy, which gets the same socket. Meanwhile, connections wait in this

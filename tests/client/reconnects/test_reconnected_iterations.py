@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 import anyio
 import pytest
 
-from both_clients import Attach, Shell, text_of
+from both_clients import Attach, Shell, client_of, text_of
 from lasting import Lasting
 from lost_connections import (
     ON_ALL_LOOPS,
@@ -28,6 +29,7 @@ from lost_connections import (
     occupied,
 )
 from shelld_client import (
+    AsyncClient,
     DaemonExited,
     ExitEvent,
     InvalidParams,
@@ -35,11 +37,13 @@ from shelld_client import (
     PromptEvent,
     ShellError,
     TargetLost,
+    calls,
 )
 from shelld_client.async_ongoing import AsyncOngoing
+from shelld_client.connection import Connection
 from shelld_client.mailbox import End
 from shelld_client.ongoing import Ongoing
-from support import Gate, is_alive
+from support import Gate, is_alive, wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(method="thread")]
 
@@ -294,6 +298,30 @@ async def test_events_go_on_after_attempts_that_have_failed(
                     await shell.bash("exit 3")
                     break
         assert (await anext(events)).exit_code == 3
+
+
+@pytest.mark.parametrize("reconnect", [False, True])
+async def test_command_is_killed_if_its_call_is_abandoned_before_the_client_is_left(
+    attach: Attach, user: Lasting, monkeypatch: pytest.MonkeyPatch, reconnect: bool
+) -> None:
+    receive, is_abandoned = Connection[Any].receive, threading.Event()
+
+    def receive_late(connection: Connection[Any], data: bytes) -> Iterator[Any]:
+        is_abandoned.wait()
+        yield from receive(connection, data)
+
+    async with attach("work", env=user.env, reconnect=reconnect) as shell:
+        client: Any = client_of(shell)
+        monkeypatch.setattr(Connection, "receive", receive_late)
+        ongoing = client._begin(calls.bash("sleep 300", {"run_in_background": True}))
+        if isinstance(client, AsyncClient):
+            ongoing = await ongoing
+        # The daemon has answered, so the cancellation comes too late.
+        wait_for(lambda: user.list()[0]["shellsRunning"] == 1)
+        ongoing.abandon()
+        is_abandoned.set()
+    with user.attach("--name", "work") as other:
+        wait_for(lambda: not [s for s in other.call("list_shells")["shells"] if s["isRunning"]])
 
 
 @pytest.mark.usefixtures("hurry")
