@@ -42,19 +42,19 @@ class AsyncOutputReader:
     or raises an exception, repeat the call with the same event. The new call does the remaining
     steps.
 
-    `may_go_on` says whether the client may reach the daemon again after an error.
+    `may_reconnect` says whether the client may reach the daemon again after an error.
     """
 
     def __init__(
         self,
         request: AsyncRequest,
-        may_go_on: Callable[[ShellError], bool],
+        may_reconnect: Callable[[ShellError], bool],
         *,
         strip: bool | None,
     ) -> None:
         self.ready: collections.deque[OutputEvent] = collections.deque()
         self._request = request
-        self._may_go_on = may_go_on
+        self._may_reconnect = may_reconnect
         self._strip = strip
         self._ends: dict[StreamName, int] = {"stdout": 0, "stderr": 0}
 
@@ -79,7 +79,7 @@ class AsyncOutputReader:
         try:
             read = await self._request(calls.bash_output(event.bash_id, options))
         except _LOST as error:
-            if self._may_go_on(error):
+            if self._may_reconnect(error):
                 raise
             return True
         for name, end in self._ends.items():
@@ -101,7 +101,7 @@ class AsyncOutputReader:
             try:
                 part = calls.output_event(event, stream, await self._request(call))
             except _LOST as error:
-                if self._may_go_on(error):
+                if self._may_reconnect(error):
                     raise
                 part = calls.lost_output(event, stream, start, end)
             kept_from = part.start + part.dropped

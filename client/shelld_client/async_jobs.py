@@ -74,7 +74,7 @@ class AsyncJob(AsyncItems[Event]):
         begin: AsyncBegin,
         request: AsyncRequest,
         finish: AsyncRequest,
-        may_go_on: Callable[[ShellError], bool],
+        may_reconnect: Callable[[ShellError], bool],
         call: Call[AnyBashResult],
     ) -> None:
         """Create a job that has not started.
@@ -88,7 +88,7 @@ class AsyncJob(AsyncItems[Event]):
         self._started: BackgroundResult | None = None
         self._is_over = False
         strip = call.params.get("strip_ansi")
-        self._output = AsyncOutputReader(request, may_go_on, strip=strip)
+        self._output = AsyncOutputReader(request, may_reconnect, strip=strip)
         # An event that was received but not yet returned, because skipped output that comes before
         # it must be read first.
         self._event: Event | None = None

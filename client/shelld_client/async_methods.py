@@ -80,7 +80,7 @@ class AsyncMethods:
         """
         raise NotImplementedError
 
-    def _may_go_on(self, error: ShellError) -> bool:
+    def _may_reconnect(self, error: ShellError) -> bool:
         """Return whether a later call may reach the same daemon after `error`.
 
         A client that can reconnect overrides this method.
@@ -219,7 +219,7 @@ class AsyncMethods:
         the command is killed.
         """
         call = calls.followed_bash(command, options, ["output", "exit"])
-        return AsyncOutputStream(self._begin, self._request, self._may_go_on, call)
+        return AsyncOutputStream(self._begin, self._request, self._may_reconnect, call)
 
     def start(self, command: str, **options: Unpack[BashOptions]) -> AsyncJob:
         """Run a command in the background.
@@ -227,7 +227,7 @@ class AsyncMethods:
         Use the job with ``async with``. When the block is left, the job is killed.
         """
         call = calls.followed_bash(command, {**options, "run_in_background": True}, None)
-        return AsyncJob(self._begin, self._request, self._finish, self._may_go_on, call)
+        return AsyncJob(self._begin, self._request, self._finish, self._may_reconnect, call)
 
     async def kill_shell(self, shell_id: str, **options: Unpack[KillOptions]) -> KillShellResult:
         """Kill a shell and every process it started."""

@@ -282,7 +282,7 @@ class AsyncOutputStream(_Iteration[OutputEvent | BashResult | BackgroundResult])
         self,
         begin: AsyncBegin,
         request: AsyncRequest,
-        may_go_on: Callable[[ShellError], bool],
+        may_reconnect: Callable[[ShellError], bool],
         call: Call[AnyBashResult],
     ) -> None:
         super().__init__(begin)
@@ -298,7 +298,7 @@ class AsyncOutputStream(_Iteration[OutputEvent | BashResult | BackgroundResult])
         # The name of the subscription to which the last event belongs.
         self._subscription = ""
         strip = call.params.get("strip_ansi")
-        self._output = AsyncOutputReader(request, may_go_on, strip=strip)
+        self._output = AsyncOutputReader(request, may_reconnect, strip=strip)
 
     async def __aenter__(self) -> Self:
         return self

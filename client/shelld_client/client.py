@@ -42,9 +42,9 @@ from shelld_client.reconnects import (
     RECONNECT_S,
     Losses,
     Reconnect,
+    can_try_again,
     is_connection_lost,
     is_repeatable,
-    may_go_on,
     pauses,
 )
 from shelld_client.restarts import Memory, Restart, enter
@@ -216,14 +216,14 @@ class AsyncClient(SpawnedClient, AsyncMethods):
         """
         if not (self._is_entered and self._left is None):
             return
-        if not (self._can_go_on(self._failure) or self._replacing.locked()):
+        if not (self._can_be_replaced(self._failure) or self._replacing.locked()):
             return
         self._check_taker()
         reconnect = self._reconnect
         before = reconnect and reconnect.failure
         async with self._replacing:
             cause = self._failure
-            if not self._can_go_on(cause) or self._left is not None:
+            if not self._can_be_replaced(cause) or self._left is not None:
                 # Another task has already replaced the daemon, or has left the client.
                 return
             assert isinstance(cause, DaemonExited)
@@ -238,7 +238,7 @@ class AsyncClient(SpawnedClient, AsyncMethods):
                 return
         raise DaemonExited("the client is closed")
 
-    def _can_go_on(self, failure: ShellError | None) -> bool:
+    def _can_be_replaced(self, failure: ShellError | None) -> bool:
         """Return whether a new daemon or a new connection would make calls possible again."""
         if self._reconnect is not None:
             return is_connection_lost(failure)
@@ -261,7 +261,7 @@ class AsyncClient(SpawnedClient, AsyncMethods):
                         return
                     except ShellError as error:
                         failure = error
-                    if not may_go_on(failure):
+                    if not can_try_again(failure):
                         lasting = failure
                         break
                     await anyio.sleep(pause)
@@ -420,8 +420,8 @@ class AsyncClient(SpawnedClient, AsyncMethods):
     def _noted(self, call: Call[T]) -> Call[T]:
         return self._memory.noted(call) if self._restarts else call
 
-    def _may_go_on(self, error: ShellError) -> bool:
-        return self._reconnect is not None and may_go_on(error)
+    def _may_reconnect(self, error: ShellError) -> bool:
+        return self._reconnect is not None and can_try_again(error)
 
     def _repeatable(self, options: Mapping[str, Any]) -> Mapping[str, Any]:
         return options if self._reconnect is None else calls.repeatable(options)

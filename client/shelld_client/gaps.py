@@ -37,19 +37,19 @@ class OutputReader:
     or raises an exception, repeat the call with the same event. The new call does the remaining
     steps.
 
-    `may_go_on` says whether the client may reach the daemon again after an error.
+    `may_reconnect` says whether the client may reach the daemon again after an error.
     """
 
     def __init__(
         self,
         request: Request,
-        may_go_on: Callable[[ShellError], bool],
+        may_reconnect: Callable[[ShellError], bool],
         *,
         strip: bool | None,
     ) -> None:
         self.ready: collections.deque[OutputEvent] = collections.deque()
         self._request = request
-        self._may_go_on = may_go_on
+        self._may_reconnect = may_reconnect
         self._strip = strip
         self._ends: dict[StreamName, int] = {"stdout": 0, "stderr": 0}
 
@@ -74,7 +74,7 @@ class OutputReader:
         try:
             read = self._request(calls.bash_output(event.bash_id, options))
         except _LOST as error:
-            if self._may_go_on(error):
+            if self._may_reconnect(error):
                 raise
             return True
         for name, end in self._ends.items():
@@ -96,7 +96,7 @@ class OutputReader:
             try:
                 part = calls.output_event(event, stream, self._request(call))
             except _LOST as error:
-                if self._may_go_on(error):
+                if self._may_reconnect(error):
                     raise
                 part = calls.lost_output(event, stream, start, end)
             kept_from = part.start + part.dropped

@@ -68,7 +68,7 @@ class Job(Items[Event]):
         begin: Begin,
         request: Request,
         finish: Request,
-        may_go_on: Callable[[ShellError], bool],
+        may_reconnect: Callable[[ShellError], bool],
         call: Call[AnyBashResult],
     ) -> None:
         """Create a job that has not started.
@@ -82,7 +82,7 @@ class Job(Items[Event]):
         self._started: BackgroundResult | None = None
         self._is_over = False
         strip = call.params.get("strip_ansi")
-        self._output = OutputReader(request, may_go_on, strip=strip)
+        self._output = OutputReader(request, may_reconnect, strip=strip)
         # An event that was received but not yet returned, because skipped output that comes before
         # it must be read first.
         self._event: Event | None = None

@@ -80,7 +80,7 @@ class Methods:
         """
         raise NotImplementedError
 
-    def _may_go_on(self, error: ShellError) -> bool:
+    def _may_reconnect(self, error: ShellError) -> bool:
         """Return whether a later call may reach the same daemon after `error`.
 
         A client that can reconnect overrides this method.
@@ -217,7 +217,7 @@ class Methods:
         the command is killed.
         """
         call = calls.followed_bash(command, options, ["output", "exit"])
-        return OutputStream(self._begin, self._request, self._may_go_on, call)
+        return OutputStream(self._begin, self._request, self._may_reconnect, call)
 
     def start(self, command: str, **options: Unpack[BashOptions]) -> Job:
         """Run a command in the background.
@@ -225,7 +225,7 @@ class Methods:
         Use the job with ``with``. When the block is left, the job is killed.
         """
         call = calls.followed_bash(command, {**options, "run_in_background": True}, None)
-        return Job(self._begin, self._request, self._finish, self._may_go_on, call)
+        return Job(self._begin, self._request, self._finish, self._may_reconnect, call)
 
     def kill_shell(self, shell_id: str, **options: Unpack[KillOptions]) -> KillShellResult:
         """Kill a shell and every process it started."""

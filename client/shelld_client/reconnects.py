@@ -138,7 +138,7 @@ def is_connection_lost(failure: object) -> bool:
     return isinstance(failure, DaemonExited) and failure.exit_code not in final
 
 
-def may_go_on(failure: object) -> bool:
+def can_try_again(failure: object) -> bool:
     """Return whether another attempt to attach may succeed after `failure`."""
     # The daemon may not have noticed yet that the old connection is lost. The machine may be busy,
     # or short of memory or processes.

@@ -278,7 +278,7 @@ class OutputStream(_Iteration[OutputEvent | BashResult | BackgroundResult]):
         self,
         begin: Begin,
         request: Request,
-        may_go_on: Callable[[ShellError], bool],
+        may_reconnect: Callable[[ShellError], bool],
         call: Call[AnyBashResult],
     ) -> None:
         super().__init__(begin)
@@ -294,7 +294,7 @@ class OutputStream(_Iteration[OutputEvent | BashResult | BackgroundResult]):
         # The name of the subscription to which the last event belongs.
         self._subscription = ""
         strip = call.params.get("strip_ansi")
-        self._output = OutputReader(request, may_go_on, strip=strip)
+        self._output = OutputReader(request, may_reconnect, strip=strip)
 
     def __enter__(self) -> Self:
         return self

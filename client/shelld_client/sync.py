@@ -35,9 +35,9 @@ from shelld_client.reconnects import (
     RECONNECT_S,
     Losses,
     Reconnect,
+    can_try_again,
     is_connection_lost,
     is_repeatable,
-    may_go_on,
     pauses,
 )
 from shelld_client.reentrant import Latch, may_wait
@@ -215,8 +215,8 @@ class Client(SpawnedClient, Methods):
                 raise copy.copy(link.failure)
             self._attach_again(self._reconnect, link.failure)
 
-    def _may_go_on(self, error: ShellError) -> bool:
-        return self._reconnect is not None and may_go_on(error)
+    def _may_reconnect(self, error: ShellError) -> bool:
+        return self._reconnect is not None and can_try_again(error)
 
     def _repeatable(self, options: Mapping[str, Any]) -> Mapping[str, Any]:
         return options if self._reconnect is None else calls.repeatable(options)
@@ -299,9 +299,9 @@ class Client(SpawnedClient, Methods):
                 is_late = time.monotonic() > give_up_at
                 is_cut_short = is_late and isinstance(error, NoAnswer | SpawnFailed)
                 failure = failure if is_cut_short else error
-            if not may_go_on(failure):
+            if not can_try_again(failure):
                 self._failure = failure
-            if not may_go_on(failure) or time.monotonic() + pause > give_up_at:
+            if not can_try_again(failure) or time.monotonic() + pause > give_up_at:
                 raise copy.copy(failure)
             self._leaving.wait(pause)
         raise AssertionError
