@@ -56,6 +56,20 @@ def test_guard_knows_session_variables(daemon: RawDaemon) -> None:
     assert daemon.fail("bash", {"command": "dd of=sdzz9"})["code"] == 1002
 
 
+def test_guard_knows_session_options(daemon: RawDaemon) -> None:
+    cases = (
+        ("set -a", f"x={NO_DISK}; sh -c 'dd of=$x'"),
+        ("shopt -s cdable_vars; d=/dev", "cd d && dd of=sdzz9"),
+    )
+    for options, command in cases:
+        daemon.bash(options, session=options)
+        params = {"command": command, "session": options, "dry_run": True}
+        assert daemon.fail("bash", params)["code"] == 1002, command
+        turn_off = options.replace("-a", "+a").replace("-s", "-u")
+        daemon.bash(turn_off, session=options)
+        assert daemon.call("bash", params)["verdict"] == "allow", command
+
+
 def test_command_is_judged_again_if_its_session_was_closed(daemon: RawDaemon) -> None:
     daemon.bash("dd() { :; }", session="closed")
     # The guard judges a command of this length in a thread. The daemon closes the session before

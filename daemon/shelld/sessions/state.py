@@ -24,6 +24,15 @@ SET_LATE: Final = (b"LC_", b"LANG", b"BASH_COMPAT", b"LD_")
 _NAME: Final = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*")
 
 
+# The options with which the guard finds more in a command, and the lines that turn them on. Leaves
+# out nounset, with which the guard finds less. The guard also judges the lines that are typed into
+# other shells, and these shells run without nounset.
+_TELLING_OPTIONS: Final = (
+    (b"allexport", b"\\builtin set -o allexport\n"),
+    (b"cdable_vars", b"\\builtin shopt -s cdable_vars\n"),
+)
+
+
 class OptionNames(Struct, frozen=True):
     """The names of all options of `set` and `shopt`. They depend only on the version of bash."""
 
@@ -87,8 +96,14 @@ class ShellState(Struct, frozen=True):
 
     @property
     def other_meanings(self) -> bytes:
-        """The lines that define functions and aliases and set the directory stack."""
-        return self.definitions + self.pushed + self.aliases
+        """The lines that define functions and aliases, set the directory stack, and turn on options
+        that give a command another meaning.
+        """
+        shopt_on, _, _ = self.switches.partition(b"\\builtin shopt -u")
+        set_on, _, _ = self.options.partition(b" +o ")
+        on = {*shopt_on.split(), *set_on.split()}
+        options = b"".join(line for name, line in _TELLING_OPTIONS if name in on)
+        return self.definitions + self.pushed + self.aliases + options
 
     @property
     def size(self) -> int:
