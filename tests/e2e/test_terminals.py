@@ -62,6 +62,19 @@ def test_session_is_kept_but_not_the_terminal(daemon: RawDaemon) -> None:
     assert shown["stdout"] == "1 /usr mine 7\nfunction\n"
 
 
+def test_size_of_terminal_is_kept_out_of_exported_variables(daemon: RawDaemon) -> None:
+    daemon.bash("export COLUMNS=7 LINES=5", session="exporting")
+    # Bash sets both variables after it has run a program.
+    size = 'env true; echo "$COLUMNS $LINES"'
+    shown = daemon.bash(size, session="exporting", tty=True, rows=9, cols=40)
+    assert shown["stdout"] == "40 9\r\n"
+    shown = daemon.bash("printenv COLUMNS LINES", session="exporting")
+    assert shown["stdout"] == "7\n5\n"
+    daemon.bash("env true; export COLUMNS", session="exporting", tty=True, rows=9, cols=40)
+    shown = daemon.bash("printenv COLUMNS LINES", session="exporting")
+    assert shown["stdout"] == "40\n5\n"
+
+
 def test_given_stdin_is_typed_first(daemon: RawDaemon) -> None:
     shown = daemon.bash("read a; read b; echo $b-$a", tty=True, stdin="one\ntwo\n")
     assert shown["stdout"].replace("\r", "").endswith("two-one\n")

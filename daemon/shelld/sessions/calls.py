@@ -25,6 +25,7 @@ Changes = dict[str, str | None]
 # These two variables of bash list the options that are on.
 _OPTION_VARIABLES: Final = (b"SHELLOPTS", b"BASHOPTS")
 _POSIX: Final = "POSIXLY_CORRECT"
+_SIZES: Final = ("LINES", "COLUMNS")
 _SET_OPTIONS: Final = frozenset(
     b"""allexport braceexpand errexit errtrace functrace hashall histexpand history ignoreeof
     interactive-comments keyword monitor noclobber noexec noglob nolog notify nounset onecmd
@@ -184,6 +185,19 @@ def untouched(dump: bytes, report: CallReport, changes: Changes) -> list[bytes]:
         before.pop(name, None)
     names = [to_bytes(name) for name in changes]
     return [name for name in names if before.get(name) == after.get(name)]
+
+
+def sizes_set_by_bash(changes: Changes, before: ShellState, after: ShellState) -> list[bytes]:
+    """Return the variables that the session exports, and that bash has set to the size of the
+    terminal.
+
+    The bash of a terminal starts without these variables, and sets them after it has run a program.
+    So they are not exported any more.
+
+    `before`: the session's state. `after`: the state that the command has left.
+    """
+    names = [name.encode() for name in _SIZES if name in changes and changes[name] is None]
+    return [name for name in names if name in before.env and name not in after.env]
 
 
 def _listed(changes: Changes, name: str) -> frozenset[bytes]:

@@ -17,7 +17,12 @@ from msgspec.structs import replace
 from shelld.eventloop.threads import run_in_thread
 from shelld.process import faults
 from shelld.sandbox.sandboxes import SandboxKey
-from shelld.sessions.calls import CallReport, untouched, without_options_of_call
+from shelld.sessions.calls import (
+    CallReport,
+    sizes_set_by_bash,
+    untouched,
+    without_options_of_call,
+)
 from shelld.sessions.differences import lines_between
 from shelld.sessions.dump_parser import (
     has_lost_functions,
@@ -313,6 +318,8 @@ class Session:
 
     def _take(self, left: LeftState, state: ShellState, names: list[bytes]) -> None:
         before = self._state
+        if left.changes:
+            names = names + sizes_set_by_bash(left.changes, before, state)
         if names:
             state = state.with_entries_of(before, names)
         if state.declarations.get(b"OLDPWD") == self._usual_oldpwd:
