@@ -73,6 +73,9 @@ def test_size_of_terminal_is_kept_out_of_exported_variables(daemon: RawDaemon) -
     daemon.bash("env true; export COLUMNS", session="exporting", tty=True, rows=9, cols=40)
     shown = daemon.bash("printenv COLUMNS LINES", session="exporting")
     assert shown["stdout"] == "40\n5\n"
+    daemon.bash("env true; x=1", session="exporting", tty=True, env={"COLUMNS": "8", "LINES": "6"})
+    shown = daemon.bash("printenv COLUMNS LINES; echo $x", session="exporting")
+    assert shown["stdout"] == "40\n5\n1\n"
 
 
 def test_given_stdin_is_typed_first(daemon: RawDaemon) -> None:

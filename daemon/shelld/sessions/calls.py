@@ -188,16 +188,18 @@ def untouched(dump: bytes, report: CallReport, changes: Changes) -> list[bytes]:
 
 
 def sizes_set_by_bash(changes: Changes, before: ShellState, after: ShellState) -> list[bytes]:
-    """Return the variables that the session exports, and that bash has set to the size of the
-    terminal.
+    """Return the variables in `changes` that bash has set to the size of its terminal.
 
-    The bash of a terminal starts without these variables, and sets them after it has run a program.
-    So they are not exported any more.
+    Bash sets LINES and COLUMNS after it has run a program. A variable that `changes` has removed is
+    then a new variable without export. It counts as set by bash if the session exports a variable
+    of this name. A variable to which `changes` has given a value always counts.
 
     `before`: the session's state. `after`: the state that the command has left.
     """
-    names = [name.encode() for name in _SIZES if name in changes and changes[name] is None]
-    return [name for name in names if name in before.env and name not in after.env]
+    given = [name.encode() for name in _SIZES if changes.get(name) is not None]
+    removed = [name.encode() for name in _SIZES if name in changes and changes[name] is None]
+    lost = [name for name in removed if name in before.env and name not in after.env]
+    return given + lost
 
 
 def _listed(changes: Changes, name: str) -> frozenset[bytes]:

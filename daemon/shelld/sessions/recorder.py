@@ -34,8 +34,10 @@ class Recorder:
         *,
         is_apart: bool = False,
         has_report: bool = False,
+        has_terminal: bool = False,
     ) -> None:
         self._session = session
+        self._has_terminal = has_terminal
         self._has_report = has_report
         self._is_apart = is_apart
         if cwd is None and "PWD" in (changes or ()):
@@ -102,7 +104,14 @@ class Recorder:
             return Unkept.INCOMPLETE if dump else Unkept.MISSING
         dump = dump.removesuffix(self.mark)
         return self._session.keep(
-            LeftState(dump, self._started_in, self._changes, report, self.basis)
+            LeftState(
+                dump,
+                self._started_in,
+                self._changes,
+                report,
+                self.basis,
+                has_terminal=self._has_terminal,
+            )
         )
 
     def give_up(self) -> None:

@@ -87,6 +87,7 @@ class LeftState(NamedTuple):
     basis: ShortDumpBasis | None = None
     # The number of the command: commands are counted in the order in which they end.
     number: int = 0
+    has_terminal: bool = False
 
 
 class Session:
@@ -318,7 +319,7 @@ class Session:
 
     def _take(self, left: LeftState, state: ShellState, names: list[bytes]) -> None:
         before = self._state
-        if left.changes:
+        if left.changes and left.has_terminal:
             names = names + sizes_set_by_bash(left.changes, before, state)
         if names:
             state = state.with_entries_of(before, names)

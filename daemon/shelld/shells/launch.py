@@ -287,6 +287,7 @@ class Launch:
             self._files,
             is_apart=is_apart,
             has_report=bool(request.env) or has_startup_file,
+            has_terminal=request.terminal is not None,
         )
         self.recorder = recorder
         if not recorder.is_open:
