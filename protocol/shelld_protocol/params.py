@@ -10,7 +10,7 @@ are never parsed or passed on.
 from __future__ import annotations
 
 from functools import cache
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, NoReturn, TypeVar, cast
 
 import msgspec
 
@@ -20,6 +20,9 @@ from shelld_protocol.parameters import Parameter, parameters_of
 from shelld_protocol.structs import Params
 
 P = TypeVar("P", bound=Params)
+
+# The first bytes of JSON values that contain others.
+_OPENINGS: Final = {"object": b"{", "array": b"["}
 
 _raw_object: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _raw_array: Final = msgspec.json.Decoder(list[msgspec.Raw])
@@ -101,8 +104,8 @@ def _checked(parameter: Parameter, raw: bytes, within: str) -> Any:
         if model.type == "number" and type(value) is int:
             value = float(value)
     except (msgspec.ValidationError, UnicodeDecodeError, OverflowError):
-        # Some numbers are too large for a float and for a machine integer.
-        raise invalid_params(f"Invalid type for {name}: expected {model.type}", name) from None
+        # A number is too large for a float and for a machine integer.
+        _refused(parameter, raw)
     if parameter.other_type is not None:
         other = msgspec.structs.replace(model, type=parameter.other_type)
         if other.problem_with(value) is None:
@@ -121,3 +124,14 @@ def _checked(parameter: Parameter, raw: bytes, within: str) -> Any:
             if not (isinstance(member, str) or member is None):
                 raise invalid_params(f"Invalid type for {name}: expected object of strings", name)
     return value
+
+
+def _refused(parameter: Parameter, raw: bytes) -> NoReturn:
+    """Raise the error for a value in which a number is too large."""
+    name, expected = parameter.model.name, parameter.model.type
+    if raw[:1] != _OPENINGS.get(expected):
+        raise invalid_params(f"Invalid type for {name}: expected {expected}", name) from None
+    if parameter.struct is not None:
+        # This call fails too, and names the member that has the number.
+        _decode_leniently(parameter.struct, raw, f"{name}.")
+    raise invalid_params(f"Invalid value for {name}: a number in it is too large", name) from None

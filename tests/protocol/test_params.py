@@ -136,6 +136,33 @@ def test_integer_too_large_for_float_is_refused() -> None:
     assert message == "Invalid type for context.timeout: expected number"
 
 
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        (
+            '{"name":"Bash","arguments":{"timeout":1e400}}',
+            "Invalid value for arguments: a number in it is too large",
+        ),
+        (
+            '{"name":"Bash","arguments":[1e400]}',
+            "Invalid type for arguments: expected object",
+        ),
+        (
+            '{"name":"Bash","context":{"timeout":1e400}}',
+            "Invalid type for context.timeout: expected number",
+        ),
+        (
+            '{"name":"Bash","context":{"metadata":{"a":1e400}}}',
+            "Invalid value for context.metadata: a number in it is too large",
+        ),
+    ],
+)
+def test_refusal_names_the_value_with_a_number_that_is_too_large(params: str, message: str) -> None:
+    with pytest.raises(RpcError) as caught:
+        decode_params(CallToolParams, params.encode())
+    assert caught.value.message == message
+
+
 def test_a_long_unknown_name_is_not_echoed_whole() -> None:
     assert len(refusal(BashParams, {"command": "x", "y" * 10_000: 1})) < 200
 
