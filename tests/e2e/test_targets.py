@@ -330,11 +330,53 @@ def test_tool_refuses_a_session_at_a_target(hub: RawDaemon, dry_run: bool) -> No
         hub.call("close_session", {"session": "there"})
 
 
-def test_session_that_could_not_start_at_a_target_is_free(hub: RawDaemon) -> None:
-    with target(hub, "bad", "false"):
-        refused = hub.fail("bash", {"command": "true", "session": "s", "target": "bad"})
-        assert refused["data"]["maybeStarted"] is False
-        assert hub.bash("echo here", session="s")["stdout"] == "here\n"
+@pytest.mark.parametrize(
+    ("name", "argv", "code"),
+    [("bad", ["false"], 1011), ("box:bad", ["false"], 1011), ("none", ["no-such-program"], 1004)],
+)
+def test_session_that_could_not_start_at_a_target_is_free(
+    hub: RawDaemon, name: str, argv: list[str], code: int
+) -> None:
+    with target(hub, name, *argv):
+        refused = hub.fail("bash", {"command": "true", "session": "s", "target": name})
+        assert refused["code"] == code
+        assert refused["data"].get("maybeStarted", False) is False
+        assert hub.bash("true", session="s")["bash_id"].startswith("shell_")
+        hub.call("close_session", {"session": "s"})
+
+
+def test_session_of_a_cancelled_call_that_was_not_sent_is_free(hub: RawDaemon) -> None:
+    params = {"command": "true", "session": "s", "target": "silent"}
+    with target(hub, "silent", "sleep", "300"):
+        first, second = (hub.request("bash", params) for _ in range(2))
+        hub.notify("$/cancelRequest", {"id": first})
+        assert hub.answer(first)["error"]["code"] == -32800
+        # The second call still waits for the target, so the session stays there.
+        refused = hub.fail("bash", {**params, "target": "box"})
+        assert refused["message"] == "Session s is at target silent"
+        hub.notify("$/cancelRequest", {"id": second})
+        assert hub.answer(second)["error"]["code"] == -32800
+        assert hub.bash("true", session="s")["bash_id"].startswith("shell_")
+        hub.call("close_session", {"session": "s"})
+
+
+def test_session_stays_at_its_target_although_the_first_request_is_refused(
+    hub: RawDaemon, tmp_path: Path
+) -> None:
+    argv = [
+        "sh",
+        "-c",
+        f"read go <{tmp_path}/gate; exec {shlex.join(FAR)} --max-message-bytes 2000",
+    ]
+    os.mkfifo(tmp_path / "gate")
+    with target(hub, "small", *argv):
+        params = {"command": "x=1", "session": "s", "target": "small"}
+        large = hub.request("bash", {**params, "stdin": "x" * 3_000})
+        fits = hub.request("bash", params)
+        (tmp_path / "gate").write_text("go\n")
+        assert hub.answer(large)["error"]["code"] == -32600
+        assert "result" in hub.answer(fits)
+        assert hub.bash("echo $x", session="s")["stdout"] == "1\n"
         hub.call("close_session", {"session": "s"})
 
 

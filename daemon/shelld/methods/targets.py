@@ -44,6 +44,7 @@ from shelld_protocol.target_methods import (
 
 if TYPE_CHECKING:
     from shelld.targets.link import Link
+    from shelld.targets.outgoing import Call
 
 # A request for one of these methods uses its `session`, unless the request starts nothing. From its
 # first use on, a session belongs to this daemon or to one target.
@@ -204,7 +205,9 @@ async def _pass_on(context: RequestContext, method: str, target: Target, members
     await _end_if_unwanted(context, method, members)
     session = text_of(members.get("session", as_raw(DEFAULT_SESSION)))
     is_used = method in _USING and not _starts_nothing(members)
-    is_assigned = is_used and session is not None and daemon.targets.assign(session, target.name)
+    is_unsure = is_used and session is not None and daemon.targets.assign(session, target.name)
+    call: Call | None = None
+    is_started = True
     try:
         pool, attend = daemon.manager.runtime.pool, daemon.manager.attend
         link = target.connected(pool, attend)
@@ -216,29 +219,16 @@ async def _pass_on(context: RequestContext, method: str, target: Target, members
             if context.leaves_command:
                 # The client was lost while the request waited for its turn.
                 link.leave(call)
-        try:
-            result = await link.answer(call)
-        except anyio.get_cancelled_exc_class():
-            if call.result is not None and not call.is_left:
-                # The target had already sent its result when the request was cancelled.
-                left = await _undo(link, method, members, call.result)
-                context.error_data = {"bash_id": f"{target.name}:{left}"} if left else {}
-            raise
-        except PassedOnError as error:
-            if method == "bash":
-                # If the command has run, its last events may come after the error.
-                begun = _begun_by(error, target.name)
-                await _note_events(context, link, method, members, begun)
-            raise
-        finally:
-            if call.error is not None and call.error.kind is ErrorKind.CANCELLED:
-                # The target's error may list processes that survived the kill.
-                context.error_data = call.error.data
+        result = await _answer(context, link, call, method, members)
     except Exception as error:
-        is_free = _started_nothing(error) if is_assigned else _found_nothing(method, error)
-        if is_free and session is not None:
+        is_started = not was_not_started(error)
+        if session is not None and _found_nothing(method, error):
             daemon.targets.forget_session(session)
         raise
+    finally:
+        if is_unsure and session is not None:
+            has_arrived = call is not None and call.is_sent
+            daemon.targets.settle(session, may_exist=has_arrived and is_started)
     if method == "close_session" and session is not None:
         daemon.targets.forget_session(session)
     try:
@@ -248,6 +238,30 @@ async def _pass_on(context: RequestContext, method: str, target: Target, members
         link.cut()
         message = f"Target {target.name} has sent an invalid result"
         raise target_lost(target.name, message, maybe_started=True, text="") from None
+
+
+async def _answer(
+    context: RequestContext, link: Link, call: Call, method: str, members: Members
+) -> bytes:
+    """Return the result (JSON) of a request, as the target has sent it. Raises `RpcError`."""
+    try:
+        return await link.answer(call)
+    except anyio.get_cancelled_exc_class():
+        if call.result is not None and not call.is_left:
+            # The target had already sent its result when the request was cancelled.
+            left = await _undo(link, method, members, call.result)
+            context.error_data = {"bash_id": f"{link.target}:{left}"} if left else {}
+        raise
+    except PassedOnError as error:
+        if method == "bash":
+            # If the command has run, its last events may come after the error.
+            begun = _begun_by(error, link.target)
+            await _note_events(context, link, method, members, begun)
+        raise
+    finally:
+        if call.error is not None and call.error.kind is ErrorKind.CANCELLED:
+            # The target's error may list processes that survived the kill.
+            context.error_data = call.error.data
 
 
 async def _end_if_unwanted(context: RequestContext, method: str, members: Members) -> None:
@@ -323,10 +337,6 @@ def _ends_with_client(members: Members) -> bool:
 
 def _starts_nothing(members: Members) -> bool:
     return b"true" in {bytes(members.get(name, b"")) for name in ("key_must_exist", "dry_run")}
-
-
-def _started_nothing(error: Exception) -> bool:
-    return not isinstance(error, RpcError) or was_not_started(error)
 
 
 def _found_nothing(method: str, error: Exception) -> bool:

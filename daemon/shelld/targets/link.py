@@ -100,7 +100,7 @@ class Link:
     def __init__(
         self, target: str, argv: Sequence[str], pool: RunnerPool, *, bootstrap: bool = False
     ) -> None:
-        self._target = target
+        self.target = target
         self._argv = argv
         self._needs_bundle = bootstrap
         # The objects that watch the connection's descriptor and the process's standard error.
@@ -168,7 +168,7 @@ class Link:
         # Before the greeting, the backlog may be a bundle, which does not count towards the limit.
         unsent = 0 if self.greeting is None else self._outgoing.backlog
         if unsent + waiting > MAX_UNSENT_BYTES:
-            raise resource_exhausted("target", f"Target {self._target} does not read its requests")
+            raise resource_exhausted("target", f"Target {self.target} does not read its requests")
         self._check_size(message)
         self._calls[call.far_id] = call
         self._send(message, call)
@@ -293,7 +293,7 @@ class Link:
         # Let the calls report their errors first.
         await checkpoint()
         message = self._lost(maybe_started=True).message
-        while (params := self.subscribers.take_lost(self._target, message)) is not None:
+        while (params := self.subscribers.take_lost(self.target, message)) is not None:
             while not notify(LOST_NOTIFICATION, params):
                 await client.wait_until_read()
 
@@ -339,8 +339,8 @@ class Link:
                 what = "a complete installation of shelld"
                 self._failure = unavailable("bootstrap", what, hint)
                 return
-            bootstrap = Bootstrap(self._target, self._argv, bundle)
-        self._opening = Opening(self._target, bootstrap)
+            bootstrap = Bootstrap(self.target, self._argv, bundle)
+        self._opening = Opening(self.target, bootstrap)
         self._outgoing.put(self._opening.first)
 
     async def _read(self, watch: Watch) -> None:
@@ -406,7 +406,7 @@ class Link:
             if not isinstance(step, Opened):
                 self._outgoing.put(step)
                 return False
-            logger.info("target %s is connected", self._target)
+            logger.info("target %s is connected", self.target)
             self.greeting = step.greeting
             self._send_waiting()
             self._incoming.receive_data(step.rest)
@@ -465,19 +465,19 @@ class Link:
         self._has_answered = True
 
     def _named_error(self, error: bytes) -> PassedOnError:
-        named = named_error(self._target, error)
+        named = named_error(self.target, error)
         if named.kind is not ErrorKind.SHUTTING_DOWN:
             return named
         # The target shuts down, but this daemon does not, so replace the error.
-        message = f"Target {self._target} is shutting down"
-        lost = target_lost(self._target, message, maybe_started=True)
+        message = f"Target {self.target} is shutting down"
+        lost = target_lost(self.target, message, maybe_started=True)
         return PassedOnError(lost.code, message, {**named.data, **lost.data})
 
     def _take_event(self, message: Message) -> None:
         # Pass only events of shells on to the client.
         if self._notify is None or not message.method.startswith("shell/"):
             return
-        params = named_event(self._target, bytes(message.params), self._first_number)
+        params = named_event(self.target, bytes(message.params), self._first_number)
         if params is not None:
             self.subscribers.note_event(message.method, bytes(message.params))
             self._notify(message.method, params)
@@ -501,12 +501,12 @@ class Link:
         if isinstance(failure, RpcError):
             return failure
         if self.greeting is not None:
-            message, text = f"The connection to target {self._target} is gone", quoted(self._errors)
+            message, text = f"The connection to target {self.target} is gone", quoted(self._errors)
         else:
-            message = f"Target {self._target} cannot be reached"
+            message = f"Target {self.target} cannot be reached"
             before = () if self._opening is None else self._opening.texts
             text = quoted(*before, self._errors)
         reason = f"{failure}: {last_line(text)}" if text else failure
         return target_lost(
-            self._target, f"{message}: {reason}", maybe_started=maybe_started, text=text
+            self.target, f"{message}: {reason}", maybe_started=maybe_started, text=text
         )

@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
+from msgspec import Raw
+
 from shelld.keeper.pool import RunnerPool
 from shelld_protocol.errors import ErrorKind, RpcError, invalid_params, resource_exhausted
 from shelld_protocol.structs import DEFAULT_SESSION
@@ -89,6 +91,9 @@ class Targets:
         self._targets: dict[str, Target] = {}
         # Maps each session that is at a target to the name of this target.
         self._target_names: dict[str, str] = {}
+        # For each session whose target may not have received a request for it yet, how many
+        # requests are on their way.
+        self._unsure: dict[str, int] = {}
 
     @property
     def is_empty(self) -> bool:
@@ -127,6 +132,7 @@ class Targets:
         others = {session: name for session, name in names if name != target.name}
         self._targets.pop(target.name, None)
         self._target_names = others
+        self._unsure = {name: count for name, count in self._unsure.items() if name in others}
         link = target.link
         if link is None or link.is_over:
             return False
@@ -150,7 +156,8 @@ class Targets:
         return self._target_names.get(session)
 
     def assign(self, session: str, target: str) -> bool:
-        """Record that a session is at a target. Return whether this call has made a new record.
+        """Record that a session is at a target. Return whether the caller must call `settle` when
+        its request has ended.
 
         Raises `RpcError` (invalid_params) if the session is at this daemon or at another target.
         """
@@ -158,7 +165,9 @@ class Targets:
             return False
         present = self._target_names.get(session)
         if present == target:
-            return False
+            if session in self._unsure:
+                self._unsure[session] += 1
+            return session in self._unsure
         if present is not None or self._is_local(session):
             where = "here" if present is None else f"at target {present}"
             raise invalid_params(f"Session {session:.100} is {where}", "target")
@@ -166,12 +175,30 @@ class Targets:
             message = f"Targets have {MAX_SESSIONS} sessions already"
             raise resource_exhausted("targets", message)
         self._target_names[session] = target
+        self._unsure[session] = 1
         return True
+
+    def settle(self, session: str, *, may_exist: bool) -> None:
+        """Record whether the session may exist at its target, now that a request has ended. Forget
+        the session if no request for it has reached the target.
+        """
+        if may_exist:
+            self._unsure.pop(session, None)
+        elif self._unsure.get(session, 0) > 1:
+            self._unsure[session] -= 1
+        elif session in self._unsure:
+            self.forget_session(session)
 
     def forget_session(self, session: str) -> None:
         self._target_names.pop(session, None)
+        self._unsure.pop(session, None)
 
 
-def was_not_started(error: RpcError) -> bool:
-    """Return whether `error` says that the target has not received the request."""
-    return error.kind is ErrorKind.TARGET_LOST and not error.data.get("maybeStarted")
+def was_not_started(error: BaseException) -> bool:
+    """Return whether `error` says that no target has received the request.
+
+    The error may come from a target whose own target is lost; its members are then JSON text.
+    """
+    if not isinstance(error, RpcError) or error.kind is not ErrorKind.TARGET_LOST:
+        return False
+    return error.data.get("maybeStarted") in (False, Raw(b"false"))
