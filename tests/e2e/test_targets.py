@@ -306,6 +306,15 @@ def test_session_belongs_to_the_target_that_configured_it(hub: RawDaemon) -> Non
     hub.call("close_session", {"session": "far"})
 
 
+@pytest.mark.parametrize("method", ["get_session", "close_session", "list_shells"])
+def test_session_at_one_target_is_not_looked_for_at_another(hub: RawDaemon, method: str) -> None:
+    hub.bash("x=1", session="there", target="box")
+    refused = hub.fail(method, {"session": "there", "target": "other"})
+    assert (refused["code"], refused["message"]) == (-32602, "Session there is at target box")
+    assert hub.bash("echo $x", session="there")["stdout"] == "1\n"
+    hub.call("close_session", {"session": "there"})
+
+
 def test_session_belongs_to_the_target_of_its_first_command(hub: RawDaemon) -> None:
     hub.bash("true", session="near")
     refused = hub.fail("bash", {"command": "true", "session": "near", "target": "box"})

@@ -204,6 +204,8 @@ async def _pass_on(context: RequestContext, method: str, target: Target, members
     daemon = context.daemon
     await _end_if_unwanted(context, method, members)
     session = text_of(members.get("session", as_raw(DEFAULT_SESSION)))
+    if session is not None:
+        daemon.targets.check(session, target.name)
     is_used = method in _USING and not _starts_nothing(members)
     is_unsure = is_used and session is not None and daemon.targets.assign(session, target.name)
     call: Call | None = None

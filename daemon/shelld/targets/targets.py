@@ -155,6 +155,12 @@ class Targets:
         """Return the name of a session's target; None if the session is at this daemon or new."""
         return self._target_names.get(session)
 
+    def check(self, session: str, target: str) -> None:
+        """Raise `RpcError` (invalid_params) if the session is at another target."""
+        present = self._target_names.get(session, target)
+        if present != target:
+            raise invalid_params(f"Session {session:.100} is at target {present}", "target")
+
     def assign(self, session: str, target: str) -> bool:
         """Record that a session is at a target. Return whether the caller must call `settle` when
         its request has ended.
@@ -163,14 +169,13 @@ class Targets:
         """
         if session == DEFAULT_SESSION:
             return False
-        present = self._target_names.get(session)
-        if present == target:
+        self.check(session, target)
+        if session in self._target_names:
             if session in self._unsure:
                 self._unsure[session] += 1
             return session in self._unsure
-        if present is not None or self._is_local(session):
-            where = "here" if present is None else f"at target {present}"
-            raise invalid_params(f"Session {session:.100} is {where}", "target")
+        if self._is_local(session):
+            raise invalid_params(f"Session {session:.100} is here", "target")
         if len(self._target_names) >= MAX_SESSIONS:
             message = f"Targets have {MAX_SESSIONS} sessions already"
             raise resource_exhausted("targets", message)
