@@ -214,9 +214,12 @@ def test_cancelled_repeat_that_began_late_kills_its_command_there(hub: RawDaemon
     wait_for(lambda: running_below(hub.pid, "sleep\x004098") == [])
 
 
-def test_call_in_flight_is_handed_over_by_its_request(hub: RawDaemon) -> None:
-    call = hub.request("bash", {"command": "sleep 300", "target": "box"}, request_id="mine")
-    handed = hub.call("background", {"request_id": "mine"})
+@pytest.mark.parametrize(("own", "named"), [("mine", "mine"), (-5, -5), (5_000, 5_000.0)])
+def test_call_in_flight_is_handed_over_by_its_request(
+    hub: RawDaemon, own: int | str, named: float | str
+) -> None:
+    call = hub.request("bash", {"command": "sleep 300", "target": "box"}, request_id=own)
+    handed = hub.call("background", {"request_id": named})
     assert hub.answer(call)["result"]["bash_id"] == handed["bash_id"]
     assert handed["bash_id"].startswith("box:")
     hub.call("kill_shell", {"bash_id": handed["bash_id"]})
@@ -367,6 +370,22 @@ def test_session_of_a_cancelled_call_that_was_not_sent_is_free(hub: RawDaemon) -
         assert hub.answer(second)["error"]["code"] == -32800
         assert hub.bash("true", session="s")["bash_id"].startswith("shell_")
         hub.call("close_session", {"session": "s"})
+
+
+def test_session_is_at_the_new_target_of_a_name(hub: RawDaemon) -> None:
+    hub.call("add_target", {"name": "again", "argv": ["sleep", "300"]})
+    params = {"command": "x=1", "session": "s", "target": "again"}
+    ids = hub.request_together(
+        ("bash", params),
+        ("remove_target", {"name": "again"}),
+        ("add_target", {"name": "again", "argv": FAR}),
+        ("bash", params),
+    )
+    first, *others = (hub.answer(each) for each in ids)
+    assert first["error"]["code"] == 1011
+    assert all("result" in each for each in others)
+    assert hub.bash("echo $x", session="s")["stdout"] == "1\n"
+    hub.call("remove_target", {"name": "again"})
 
 
 def test_session_stays_at_its_target_although_the_first_request_is_refused(

@@ -55,6 +55,9 @@ _KEYS: Final = ("idempotency_key", "subscription")
 
 _MAX_DIGITS: Final = 64
 
+# As for every parameter, 5.0 counts as 5.
+_number: Final = msgspec.json.Decoder(int, strict=False)
+
 Divert = Callable[[RequestContext, bytes], Awaitable[Any] | None]
 
 
@@ -158,8 +161,11 @@ def _request_of(context: RequestContext, members: Members) -> PassedOn | None:
 def _plain(raw: Raw) -> int | str:
     content = bytes(raw)
     # No id of a request is longer than this, and Python refuses to convert thousands of digits.
-    is_number = len(content) < _MAX_DIGITS and content.isdigit()
-    return int(content) if is_number else text_of(raw) or ""
+    is_number = len(content) < _MAX_DIGITS and content[:1] != b'"'
+    try:
+        return decode(content, _number) if is_number else text_of(raw) or ""
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return ""
 
 
 def _named_target(context: RequestContext, members: Members) -> Target | None:
@@ -228,7 +234,8 @@ async def _pass_on(context: RequestContext, method: str, target: Target, members
             daemon.targets.forget_session(session)
         raise
     finally:
-        if is_unsure and session is not None:
+        # If the target was removed, another target of this name may have the session.
+        if is_unsure and session is not None and daemon.targets.get(target.name) is target:
             has_arrived = call is not None and call.is_sent
             daemon.targets.settle(session, may_exist=has_arrived and is_started)
     if method == "close_session" and session is not None:
