@@ -19,7 +19,18 @@ def ids_in(incoming: Incoming, data: bytes) -> list[bytes]:
     return ids
 
 
-@pytest.mark.parametrize("noise", [b"", b"Warning\n", b"{not JSON\n", b"\xff{}\n"])
+@pytest.mark.parametrize(
+    "noise",
+    [
+        b"",
+        b"Warning\n",
+        b"{not JSON\n",
+        b"\xff{}\n",
+        b"Connection shared\n",
+        b"Content-Length: 5\n\n",
+        b"no newline",
+    ],
+)
 def test_other_lines_are_skipped(noise: bytes) -> None:
     assert ids_in(Incoming("box"), noise + ANSWER + b"\n" + noise + ANSWER + b"\n") == [b'"1"'] * 2
 

@@ -16,7 +16,7 @@ from shelld.process.logs import Log
 from shelld.targets.greeting import MAX_BANNER_BYTES
 from shelld.targets.naming import is_utf8
 from shelld_protocol.encoding import decode
-from shelld_protocol.framing import NEED_DATA, FrameError, FrameReader
+from shelld_protocol.framing import NEED_DATA, FrameError, FrameReader, Framing
 
 logger = Log("shelld.targets")
 
@@ -59,6 +59,8 @@ class Incoming:
     def __init__(self, target: str) -> None:
         self._target = target
         self._frames = FrameReader(MAX_ANSWER_BYTES)
+        # A shelld answers in lines. Other text may begin like a Content-Length header.
+        self._frames.framing = Framing.LINES
         # The number of bytes of other text since the last message.
         self._noise_bytes = 0
 
@@ -70,6 +72,10 @@ class Incoming:
         while (frame := self._frames.next_event()) is not NEED_DATA:
             if isinstance(frame, FrameError):
                 raise IncomingError(f"it has sent an invalid message: {frame.value}")
+            if not frame.startswith(b"{") and (start := frame.find(_BEGINNING)) > 0:
+                # The text before the message has no end of line.
+                self._skip(frame[:start])
+                frame = frame[start:]
             if frame.startswith(b"{"):
                 try:
                     # The decoder does not check the strings of undecoded members, so check them
