@@ -660,6 +660,19 @@ def test_banner_before_the_protocol_is_skipped(hub: RawDaemon) -> None:
         assert hub.bash("echo hi", target="greeting")["stdout"] == "hi\n"
 
 
+def test_echo_of_a_request_is_not_its_answer(hub: RawDaemon) -> None:
+    echo = 'while read -r line; do echo "$line" >&3; echo "$line"; done'
+    with target(hub, "echo", "bash", "-c", f"exec 3>&1; {echo} | {shlex.join(FAR)}"):
+        assert hub.bash("echo hi", target="echo")["stdout"] == "hi\n"
+
+
+def test_answer_without_a_result_is_invalid(hub: RawDaemon) -> None:
+    far = f"""{shlex.join(FAR)} | sed -u 's/,"result":{{"bash_id.*/}}/'"""
+    with target(hub, "empty", "sh", "-c", far):
+        error = hub.fail("bash", {"command": "true", "target": "empty"})
+        assert (error["code"], error["data"]["maybeStarted"]) == (1011, True)
+
+
 def test_missing_program_is_a_failed_start(hub: RawDaemon, tmp_path: Path) -> None:
     text = tmp_path / "text"
     text.write_text("no program")

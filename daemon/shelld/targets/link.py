@@ -456,10 +456,13 @@ class Link:
 
     def _take_answer(self, message: Message) -> None:
         call = self._calls.get(bytes(message.id))
-        if call is None or call.done.is_set():
+        # A message with a method is the request itself: a terminal on the way echoes it.
+        if call is None or call.done.is_set() or message.method:
             return
         if bytes(message.error):
             call.finish(error=self._named_error(bytes(message.error)))
+        elif not bytes(message.result):
+            raise msgspec.DecodeError
         else:
             call.finish(bytes(message.result))
         self._has_answered = True
