@@ -372,18 +372,21 @@ def test_session_of_a_cancelled_call_that_was_not_sent_is_free(hub: RawDaemon) -
         hub.call("close_session", {"session": "s"})
 
 
-def test_session_is_at_the_new_target_of_a_name(hub: RawDaemon) -> None:
+def test_session_is_at_the_new_target_of_a_name(hub: RawDaemon, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "gate")
+    late = ["sh", "-c", f"read go <{tmp_path}/gate; exec {shlex.join(FAR)}"]
     hub.call("add_target", {"name": "again", "argv": ["sleep", "300"]})
     params = {"command": "x=1", "session": "s", "target": "again"}
-    ids = hub.request_together(
+    first, *others, last = hub.request_together(
         ("bash", params),
         ("remove_target", {"name": "again"}),
-        ("add_target", {"name": "again", "argv": FAR}),
+        ("add_target", {"name": "again", "argv": late}),
         ("bash", params),
     )
-    first, *others = (hub.answer(each) for each in ids)
-    assert first["error"]["code"] == 1011
-    assert all("result" in each for each in others)
+    # The call to the removed target ends while the new target still connects.
+    assert hub.answer(first)["error"]["code"] == 1011
+    (tmp_path / "gate").write_text("go\n")
+    assert all("result" in hub.answer(each) for each in (*others, last))
     assert hub.bash("echo $x", session="s")["stdout"] == "1\n"
     hub.call("remove_target", {"name": "again"})
 
