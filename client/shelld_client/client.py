@@ -349,14 +349,16 @@ class AsyncClient(SpawnedClient, AsyncMethods):
                 await self._left.wait()
             return
         self._left = anyio.Event()
+        is_interrupted = True
         try:
             await self._stop_replacing()
             if patiently:
                 await self._take_last_answers()
+            is_interrupted = False
         finally:
             self._failure = self._failure or DaemonExited("the client is closed")
             try:
-                await self._release(patiently=patiently)
+                await self._release(patiently=patiently and not is_interrupted)
             finally:
                 self._left.set()
 

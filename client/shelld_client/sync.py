@@ -143,18 +143,24 @@ class Client(SpawnedClient, Methods):
             return
         link = self._link or newest
         closed = DaemonExited("the client is closed")
+        patiently = False
         try:
             self._take_last_answers(link)
-            self._leaving.set()
-            # Another thread that attaches again first sets the newest link, and then checks
-            # `_leaving`. So either this method closes its link, or that thread gives up.
-            newest = self._newest or newest
-            self._failure = self._failure or link.failure or closed
-            link.failure = newest.failure = link.failure or closed
-            if newest is not link:
-                newest.pump.close(patiently=False)
+            patiently = True
         finally:
-            link.pump.close()
+            # An interrupt may come during the wait for the last answers. The client is left even
+            # then, so no call may attach again.
+            try:
+                self._leaving.set()
+                # Another thread that attaches again first sets the newest link, and then checks
+                # `_leaving`. So either this method closes its link, or that thread gives up.
+                newest = self._newest or newest
+                self._failure = self._failure or link.failure or closed
+                link.failure = newest.failure = link.failure or closed
+                if newest is not link:
+                    newest.pump.close(patiently=False)
+            finally:
+                link.pump.close(patiently=patiently)
         if may_wait() and self._attaching.acquire(timeout=BLOCKED_S):
             # If another thread was trying to attach, its attempt is over by now.
             self._attaching.release()

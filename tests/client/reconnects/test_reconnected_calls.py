@@ -318,6 +318,23 @@ def test_thread_that_attaches_again_while_the_client_is_left_stays_not_attached(
     wait_for(lambda: not is_attached(user))
 
 
+def test_client_is_left_although_the_wait_for_its_last_answers_is_interrupted(
+    user: Lasting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_args: object) -> None:
+        raise KeyboardInterrupt
+
+    client = Client.attach("work", env=user.env, reconnect=True)
+    with pytest.raises(KeyboardInterrupt), client:
+        unanswered = client._begin(calls.bash("sleep 300", {}))
+        monkeypatch.setattr(Link, "exchange", interrupt)
+    monkeypatch.undo()
+    unanswered.abandon()
+    with pytest.raises(DaemonExited, match="the client is closed"):
+        client.ping()
+    wait_for(lambda: not is_attached(user))
+
+
 async def test_client_attaches_again_although_its_directory_is_gone(
     attach: Attach, user: Lasting, tmp_path: Path
 ) -> None:
