@@ -410,6 +410,21 @@ def test_simultaneous_starters_get_one_daemon(user: Lasting) -> None:
             client.close()
 
 
+def test_client_that_closes_its_stream_is_answered_although_others_wait(user: Lasting) -> None:
+    clients = [RawDaemon("attach", env=user.env) for _ in range(4)]
+    try:
+        for client in clients:
+            client.request("bash", {"command": "echo out", "session": None})
+            client.end_input()
+        for client in clients:
+            [answer] = client.answers_to_the_end()
+            assert answer["result"]["stdout"] == "out\n"
+            assert client.wait() == 0
+    finally:
+        for client in clients:
+            client.close()
+
+
 def test_slow_start_of_one_daemon_delays_no_other(user: Lasting, tmp_path: Path) -> None:
     gate, begun = tmp_path / "gate", tmp_path / "begun"
     (tmp_path / "sitecustomize.py").write_text(

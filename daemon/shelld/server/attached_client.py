@@ -129,6 +129,12 @@ class AttachedClient:
         is_gone = bool(_events(self.streams[0])) or is_hung_up(self.connection)
         return self.is_leaving or is_gone or self.has_no_reader
 
+    @property
+    def is_finishing(self) -> bool:
+        """True if the client has closed its stream of requests, and still reads answers."""
+        is_gone = is_hung_up(self.connection) or self.has_no_reader
+        return bool(_events(self.streams[0])) and not is_gone
+
     async def part(self, subscriptions: Subscriptions) -> None:
         """End the client's requests, and let the client read the last answers."""
         if self.is_stolen:

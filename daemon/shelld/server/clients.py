@@ -62,6 +62,8 @@ logger = Log("shelld.clients")
 HELLO_S: Final = 5.0
 # How long the daemon waits for its first client, even if the linger time is shorter.
 FIRST_CLIENT_S: Final = 20.0
+# How long a new client waits for the last requests of a client that has closed its stream.
+FINISH_S: Final = 3.0
 # How long a new client waits while the daemon releases the previous client.
 LEAVE_S: Final = 10.0
 # How long the daemon tries to get the lock. After this time, it removes the socket without the
@@ -277,6 +279,10 @@ class Clients:
         if not (steal or client.is_lost):
             return False
         client.is_stolen = steal and not client.is_lost
+        if client.is_finishing:
+            # The daemon may not have read its last requests yet.
+            with anyio.move_on_after(FINISH_S):
+                await client.gone.wait()
         client.cut_short.set()
         client.reading.cancel()
         with anyio.move_on_after(LEAVE_S):
