@@ -7,6 +7,7 @@ import os
 import stat
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -61,3 +62,26 @@ def test_directory_can_be_used_after_it_was_made_with_a_strict_umask(
     directory = Path(opened.path_of("work")).parent
     opened.close()
     assert stat.S_IMODE(directory.stat().st_mode) == 0o700
+
+
+@pytest.mark.parametrize("is_new", [False, True])
+def test_directory_is_made_again_if_an_ending_daemon_removes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_new: bool
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    path, make = tmp_path / "shelld", os.mkdir
+    if not is_new:
+        path.mkdir(0o700)
+
+    def make_and_lose(*args: Any) -> None:
+        monkeypatch.setattr(os, "mkdir", make)
+        try:
+            make(*args)
+        finally:
+            path.rmdir()
+
+    monkeypatch.setattr(os, "mkdir", make_and_lose)
+    opened = SocketDirectory.open(create=True)
+    assert opened is not None
+    assert not opened.is_removed
+    opened.close()

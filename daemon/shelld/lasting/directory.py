@@ -32,6 +32,8 @@ _SUFFIX: Final = ".sock"
 # How long to wait for another process that starts or ends a daemon.
 LOCK_S: Final = 15.0
 _LOCK_POLL_S: Final = 0.01
+# How often to make the directory again if other processes keep removing it.
+_OPEN_TRIES: Final = 20
 _BACKLOG: Final = 128
 # The members of ucred: pid, uid, gid.
 _UCRED: Final = struct.Struct("3i")
@@ -108,6 +110,27 @@ def _is_for_us(directory: str) -> bool:
     return found.st_uid == 0 and os.access(directory, os.W_OK | os.X_OK)
 
 
+def _opened(path: str, *, create: bool) -> int:
+    """Open a directory. If `create`, make it first if it does not exist. Raises OSError."""
+    tries_left = _OPEN_TRIES if create else 1
+    while True:
+        tries_left -= 1
+        is_new = False
+        if create:
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(path, 0o700)
+                is_new = True
+        try:
+            if is_new:
+                # A strict umask has taken permissions away from the new directory.
+                os.chmod(path, 0o700)
+            return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        except FileNotFoundError:
+            # A daemon that ends may have just removed the empty directory.
+            if not tries_left:
+                raise
+
+
 class SocketDirectory:
     def __init__(self, descriptor: int, path: str) -> None:
         self._descriptor = descriptor
@@ -121,12 +144,7 @@ class SocketDirectory:
         """
         path = _path()
         try:
-            if create:
-                with contextlib.suppress(FileExistsError):
-                    os.mkdir(path, 0o700)
-                    # A strict umask has taken permissions away from the new directory.
-                    os.chmod(path, 0o700)
-            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            descriptor = _opened(path, create=create)
         except FileNotFoundError as error:
             if create:
                 raise DirectoryError(f"cannot make {path}: {error.strerror}") from error
