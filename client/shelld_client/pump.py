@@ -39,6 +39,9 @@ from shelld_client.child import (
 from shelld_client.errors import ProtocolError, SpawnFailed
 from shelld_client.reentrant import Latch, Wakeup, may_wait, pump_threads
 
+# How long `close` waits until the daemon has taken all messages that were sent before.
+LAST_WRITES_S: Final = 1.0
+
 # Events that poll(2) always reports.
 _ENDS: Final = select.POLLERR | select.POLLHUP | select.POLLNVAL
 
@@ -230,11 +233,18 @@ class Pump:
 
     def _end(self) -> None:
         """End the daemon and reap it."""
+        if self._haste is Haste.PATIENTLY:
+            # `send` may have been called just before `close`, for example to kill a command.
+            self._turn_until(self._has_written, LAST_WRITES_S, Haste.PATIENTLY)
         self._unwatch(self._child.stdin.fileno())
         self._child.stdin.close()
         for haste, seconds in self._child.end():
             if self._turn_until(self._is_reaped, seconds, haste):
                 return
+
+    def _has_written(self) -> bool:
+        """Return whether no queued message can be written any more."""
+        return self._child.is_deaf or not (self._unwritten or not self._outbox.empty())
 
     def _is_reaped(self) -> bool:
         return self._child.has_ended()

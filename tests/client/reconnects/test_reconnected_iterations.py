@@ -30,6 +30,7 @@ from lost_connections import (
 )
 from shelld_client import (
     AsyncClient,
+    Client,
     DaemonExited,
     ExitEvent,
     InvalidParams,
@@ -320,6 +321,31 @@ async def test_command_is_killed_if_its_call_is_abandoned_before_the_client_is_l
         wait_for(lambda: user.list()[0]["shellsRunning"] == 1)
         ongoing.abandon()
         is_abandoned.set()
+    with user.attach("--name", "work") as other:
+        wait_for(lambda: not [s for s in other.call("list_shells")["shells"] if s["isRunning"]])
+
+
+def test_many_commands_are_killed_if_their_calls_are_abandoned_before_the_client_is_left(
+    user: Lasting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    receive, held = Connection[Any].receive, list[bytes]()
+
+    def receive_together(connection: Connection[Any], data: bytes) -> Iterator[Any]:
+        held.append(data)
+        if b'"result":{}' in data:
+            # This is the answer to the ping. Write the requests that follow from the answers only
+            # after the client is closed.
+            yield from receive(connection, b"".join(held))
+            pump = vars(client)["_link"].pump
+            wait_for(lambda: vars(pump)["_haste"] is not None)
+
+    with Client.attach("work", env=user.env) as client:
+        monkeypatch.setattr(Connection, "receive", receive_together)
+        options = {"run_in_background": True, "session": None}
+        begun = [client._begin(calls.bash("sleep 300", options)) for _ in range(5)]
+        wait_for(lambda: user.list()[0]["shellsRunning"] == 5)
+        for each in begun:
+            each.abandon()
     with user.attach("--name", "work") as other:
         wait_for(lambda: not [s for s in other.call("list_shells")["shells"] if s["isRunning"]])
 
