@@ -38,6 +38,8 @@ EXIT_POLL_S: Final = 0.02
 POST_MORTEM_S: Final = 1.0
 # How long to wait until stderr ends after stdout has ended.
 LAST_WORDS_S: Final = 0.2
+# How long closing waits until the daemon has taken all messages that were sent before.
+LAST_WRITES_S: Final = 1.0
 
 # The size of a read, unless much data arrives. It is the usual capacity of a pipe. A larger buffer
 # would need a large allocation for each answer.

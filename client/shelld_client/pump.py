@@ -26,6 +26,7 @@ from shelld_client.child import (
     BLOCKED_S,
     EXIT_POLL_S,
     LAST_WORDS_S,
+    LAST_WRITES_S,
     PIPE_BYTES,
     POST_MORTEM_S,
     READ_BYTES,
@@ -38,9 +39,6 @@ from shelld_client.child import (
 )
 from shelld_client.errors import ProtocolError, SpawnFailed
 from shelld_client.reentrant import Latch, Wakeup, may_wait, pump_threads
-
-# How long `close` waits until the daemon has taken all messages that were sent before.
-LAST_WRITES_S: Final = 1.0
 
 # Events that poll(2) always reports.
 _ENDS: Final = select.POLLERR | select.POLLHUP | select.POLLNVAL

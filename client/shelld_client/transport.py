@@ -16,6 +16,7 @@ import anyio
 
 from shelld_client.child import (
     EXIT_POLL_S,
+    LAST_WRITES_S,
     PIPE_BYTES,
     POST_MORTEM_S,
     READ_BYTES,
@@ -146,6 +147,8 @@ class Transport:
         self.is_closed = True
         try:
             with anyio.CancelScope(shield=True):
+                if patiently:
+                    await self._write_last()
                 anyio.notify_closing(self._child.stdin)
                 for haste, seconds in self._child.end():
                     is_skipped = haste is Haste.PATIENTLY and not patiently
@@ -159,6 +162,12 @@ class Transport:
             # close the pipes.
             _close(self._child.stdout)
             _close(self._child.stderr)
+
+    async def _write_last(self) -> None:
+        """Wait until `write_outbox` has written all messages, such as the last cancellations."""
+        with anyio.move_on_after(LAST_WRITES_S):
+            while self._outbox and not (self._child.is_deaf or self._child.has_ended()):
+                await anyio.sleep(EXIT_POLL_S)
 
     def kill(self) -> None:
         """Kill the daemon from outside the event loop that watches its pipes."""

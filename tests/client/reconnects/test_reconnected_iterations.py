@@ -44,7 +44,7 @@ from shelld_client.async_ongoing import AsyncOngoing
 from shelld_client.connection import Connection
 from shelld_client.mailbox import End
 from shelld_client.ongoing import Ongoing
-from support import Gate, is_alive, wait_for
+from support import Gate, is_alive, stopped, wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(method="thread")]
 
@@ -346,6 +346,26 @@ def test_many_commands_are_killed_if_their_calls_are_abandoned_before_the_client
         wait_for(lambda: user.list()[0]["shellsRunning"] == 5)
         for each in begun:
             each.abandon()
+    with user.attach("--name", "work") as other:
+        wait_for(lambda: not [s for s in other.call("list_shells")["shells"] if s["isRunning"]])
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
+async def test_cancellations_are_sent_although_the_client_is_left_at_once(user: Lasting) -> None:
+    # The pipe to the daemon has no room for so much input.
+    call = partial(AsyncClient.bash, command="sleep 300", stdin="x" * 50_000, session=None)
+    async with AsyncClient.attach("work", env=user.env) as client:
+        daemon = (await client.server_info()).pid
+        async with anyio.create_task_group() as tasks:
+            for _ in range(20):
+                tasks.start_soon(call, client)
+            while not [each for each in await client.list_shells() if each.pid]:
+                await anyio.sleep(0.01)
+            with stopped(daemon):
+                for _ in range(20):
+                    tasks.start_soon(call, client)
+                await anyio.wait_all_tasks_blocked()
+                tasks.cancel_scope.cancel()
     with user.attach("--name", "work") as other:
         wait_for(lambda: not [s for s in other.call("list_shells")["shells"] if s["isRunning"]])
 
