@@ -166,8 +166,12 @@ class Transport:
     async def _write_last(self) -> None:
         """Wait until `write_outbox` has written all messages, such as the last cancellations."""
         with anyio.move_on_after(LAST_WRITES_S):
-            while self._outbox and not (self._child.is_deaf or self._child.has_ended()):
+            while self._outbox and not self._is_gone:  # noqa: ASYNC110 - there is no event
                 await anyio.sleep(EXIT_POLL_S)
+
+    @property
+    def _is_gone(self) -> bool:
+        return self._child.is_deaf or self._child.has_ended()
 
     def kill(self) -> None:
         """Kill the daemon from outside the event loop that watches its pipes."""

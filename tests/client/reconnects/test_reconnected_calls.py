@@ -324,7 +324,7 @@ def test_client_is_left_although_the_wait_for_its_last_answers_is_interrupted(
     def interrupt(*_args: object) -> None:
         raise KeyboardInterrupt
 
-    client = Client.attach("work", env=user.env, reconnect=True)
+    client: Any = Client.attach("work", env=user.env, reconnect=True)
     with pytest.raises(KeyboardInterrupt), client:
         unanswered = client._begin(calls.bash("sleep 300", {}))
         monkeypatch.setattr(Link, "exchange", interrupt)

@@ -339,7 +339,8 @@ def test_many_commands_are_killed_if_their_calls_are_abandoned_before_the_client
             pump = vars(client)["_link"].pump
             wait_for(lambda: vars(pump)["_haste"] is not None)
 
-    with Client.attach("work", env=user.env) as client:
+    client: Any = Client.attach("work", env=user.env)
+    with client:
         monkeypatch.setattr(Connection, "receive", receive_together)
         options = {"run_in_background": True, "session": None}
         begun = [client._begin(calls.bash("sleep 300", options)) for _ in range(5)]
