@@ -336,8 +336,7 @@ def test_many_commands_are_killed_if_their_calls_are_abandoned_before_the_client
             # This is the answer to the ping. Write the requests that follow from the answers only
             # after the client is closed.
             yield from receive(connection, b"".join(held))
-            pump = vars(client)["_link"].pump
-            wait_for(lambda: vars(pump)["_haste"] is not None)
+            wait_for(lambda: client._link.pump._haste is not None)
 
     client: Any = Client.attach("work", env=user.env)
     with client:
