@@ -325,9 +325,11 @@ def test_client_is_left_although_the_wait_for_its_last_answers_is_interrupted(
         raise KeyboardInterrupt
 
     client: Any = Client.attach("work", env=user.env, reconnect=True)
-    with pytest.raises(KeyboardInterrupt), client:
-        unanswered = client._begin(calls.bash("sleep 300", {}))
-        monkeypatch.setattr(Link, "exchange", interrupt)
+    client.__enter__()
+    unanswered = client._begin(calls.bash("sleep 300", {}))
+    monkeypatch.setattr(Link, "exchange", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        client.__exit__(None, None, None)
     monkeypatch.undo()
     unanswered.abandon()
     with pytest.raises(DaemonExited, match="the client is closed"):
