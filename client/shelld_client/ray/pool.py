@@ -320,7 +320,10 @@ class Pool:
     # -- starting ----------------------------------------------------------------------------
 
     async def _start(self, count: int, timeout: float | None) -> None:
-        """Start `count` daemons. If one of them fails to start, end all of them. Raises `ShellError`."""
+        """Start `count` daemons. If one of them fails to start, end all.
+
+        Raises `ShellError`.
+        """
         members = list[Member]()
         tasks = list[asyncio.Task[None]]()
         try:
