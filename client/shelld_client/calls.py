@@ -210,9 +210,11 @@ def write_stdin(
     bash_id: str, text: str | None, options: Mapping[str, Any]
 ) -> Call[WriteStdinResult]:
     params = _given(bash_id=bash_id, text=text, **options)
-    data: bytes | None = params.pop("data", None)
+    data: bytes | bytearray | memoryview | None = params.pop("data", None)
     if data is not None:
-        params["base64"] = base64.b64encode(data).decode()
+        # `b64encode` refuses a view with gaps, but `tobytes` copies it.
+        plain = data.tobytes() if isinstance(data, memoryview) else data
+        params["base64"] = base64.b64encode(plain).decode()
     return Call("write_stdin", params, _decoder(WriteStdinResult))
 
 

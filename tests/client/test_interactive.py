@@ -93,6 +93,9 @@ async def test_bytes_go_in_and_come_out_unchanged(spawn: Spawn) -> None:
         assert (result.stdout_bytes, result.invalid_bytes) == (256, 128)
         for bytes_like in (bytearray(b"odd"), memoryview(b"o-d-d")[::2]):
             assert (await shell.bash("cat", stdin=bytes_like)).stdout == "odd"
+            async with shell.start("cat", open_stdin=True) as job:
+                await job.write(data=bytes_like, eof=True)
+                assert (await job.wait()).stdout == "odd"
         read = await shell.bash_output(result.bash_id, stdout_offset=0, encoding="base64")
         assert (read.stdout_data, read.stderr_data) == (data, b"")
         text = await shell.bash_output(result.bash_id, stdout_offset=97, max_bytes=3)
