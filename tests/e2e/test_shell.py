@@ -108,6 +108,10 @@ def test_open_quote_in_an_own_command_takes_no_further_lines() -> None:
     assert [line.split("  ")[0] for line in output[2:]] == ["main", "the other"]
 
 
+def test_new_session_runs_no_command_of_the_prompt() -> None:
+    assert shell(":session other\n:shells\n").stdout == ""
+
+
 @pytest.mark.parametrize("encoding", ["ascii", "utf-8:strict", "latin-1"])
 def test_commands_are_utf_8_in_every_locale(encoding: str) -> None:
     script = "echo é\necho 'a\rb'\n".encode() + b"echo \xff\necho still\n"

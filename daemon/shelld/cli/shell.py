@@ -93,7 +93,7 @@ class _Shell:
         self._lines = lines
         self._display = display
         self._session = DEFAULT_SESSION
-        self._cwd = client.get_session().cwd
+        self._cwd = self._first_cwd = client.get_session().cwd
         # The exit code of the last command.
         self._code = 0
         self._own: Mapping[str, Callable[[str], None]] = {
@@ -240,4 +240,4 @@ class _Shell:
         self._session = name
         known = {each.session: each.cwd for each in self._client.list_sessions()}
         # A new session starts in the directory in which the first session started.
-        self._cwd = known.get(name) or self._client.bash("pwd", session=None).stdout.strip()
+        self._cwd = known.get(name, self._first_cwd)
