@@ -186,9 +186,11 @@ def test_line_editor_of_zsh_lists_candidates(
         "run -q ba": ["basename", "bash"],
         "run -- cat d": ["dance/", "dusk/"],
         "run cat d": ["dance/", "dusk/"],
+        "run cat -- d": ["dance/", "dusk/"],
         "attach -- --gu": ["--guard", "--guard-rules"],
         "doctor -- --guard ": ["block", "strict", "warn", "off"],
         "explain --guard-rules d": ["dance/", "dusk/"],
+        "explain --guard-rules=d": ["dance/", "dusk/"],
         "bundle -o d": ["dance/", "dusk/"],
     }
     lines = [f"shelld {words}" for words in cases]

@@ -187,7 +187,13 @@ _shelld() {
         _files
         return
     fi
+    if [[ "$words[2] ${words[CURRENT]%%%%=*}" == (%(files)s) ]] && compset -P '*='; then
+        _files
+        return
+    fi
     local -i at=${words[(i)--]}
+    # Without options, the command of `shelld run` needs no `--`, and may have one of its own.
+    [[ $words[2] == run && $words[3] != -* ]] && ((CURRENT > 3)) && at=2
     if [[ $words[2] == (%(split)s) ]] && ((at < CURRENT)); then
         # Options of the daemon follow. `_arguments` takes the first word for the name of a program.
         ((CURRENT -= at - 1))
