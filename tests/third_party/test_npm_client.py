@@ -110,11 +110,12 @@ def test_compiled_client_drives_a_daemon(package: Path) -> None:
         "wrongTypes": [
             *["TypeError: signal must be an AbortSignal"] * 6,
             "TypeError: the text of waitFor must be a string",
+            "TypeError: the port of waitFor must be a number",
             "TypeError: timeout must be a number",
             *["TypeError: waitFor needs a text, a pattern or a port, and only one of them"] * 2,
             "TypeError: events must be a list",
             "ShelldError: Missing required parameter: events",
-            *["TypeError: options must be an object"] * 6,
+            *["TypeError: options must be a plain object"] * 7,
         ],
         "nullOptions": ["bash\n", "bash\n", "stream\n", "start\n", {}],
         "lines": ["one", "", "two", "three"],

@@ -234,12 +234,12 @@ export class Client implements AsyncDisposable {
 }
 
 /**
- * Return options, which may be left out or null. Throws a `TypeError` for anything but an object, such
- * as a timeout, which would have no effect.
+ * Return options, which may be left out or null. Throws a `TypeError` for anything but a plain object,
+ * such as a timeout or a Map, which would have no effect.
  */
 function optionsIn<T extends object>(value: T | null | undefined): T {
-  if (typeof (value ?? {}) === "object" && !Array.isArray(value)) return value ?? ({} as T);
-  throw new TypeError("options must be an object");
+  if (typeof (value ?? {}) === "object" && !(Symbol.iterator in Object(value))) return value ?? ({} as T);
+  throw new TypeError("options must be a plain object");
 }
 
 /** Quote a word for bash. */

@@ -215,9 +215,15 @@ export class Job implements AsyncIterable<ShellEvent>, AsyncDisposable {
 }
 
 function conditionOf(what: Condition): [Omit<BashOutputParams, "bash_id">, string] {
-  const given = Object(what) as object;
+  const given = Object(what) as Record<string, unknown>;
   if ([("text" in given), ("pattern" in given), ("port" in given)].filter(Boolean).length !== 1) {
     throw new TypeError("waitFor needs a text, a pattern or a port, and only one of them");
+  }
+  // The daemon would take a port that is null or undefined for any port.
+  for (const [name, type] of [["text", "string"], ["pattern", "string"], ["port", "number"]] as const) {
+    if (name in given && typeof given[name] !== type) {
+      throw new TypeError(`the ${name} of waitFor must be a ${type}`);
+    }
   }
   if ("port" in what) {
     const port = what.port === 0 ? {} : { port: what.port };
@@ -227,7 +233,6 @@ function conditionOf(what: Condition): [Omit<BashOutputParams, "bash_id">, strin
   if ("pattern" in what) {
     return [{ until: "match", pattern: what.pattern }, `write ${JSON.stringify(what.pattern)}`];
   }
-  if (typeof what.text !== "string") throw new TypeError("the text of waitFor must be a string");
   if (what.text.includes("\n")) {
     throw new TypeError("a line cannot have a line end in it: wait for one of the lines");
   }
