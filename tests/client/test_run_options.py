@@ -66,11 +66,17 @@ async def test_impossible_run_options_are_refused(spawn: Spawn) -> None:
     async def coroutine(event: OutputEvent) -> None:
         raise AssertionError(event)
 
+    class Awaited:
+        async def __call__(self, event: OutputEvent) -> None:
+            raise AssertionError(event)
+
     options: list[dict[str, Any]] = [
         {"check": True, "run_in_background": True},
         {"check": True, "dry_run": True},
         {"on_output": print, "run_in_background": True},
         {"on_output": coroutine},
+        {"on_output": Awaited()},
+        {"on_output": "no function"},
     ]
     async with spawn() as shell:
         for each in options:
