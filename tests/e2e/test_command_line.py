@@ -227,10 +227,12 @@ def test_configuration_is_printed_without_stderr(redirection: str) -> None:
     assert "mcpServers" in json.loads(ended.stdout)
 
 
+@pytest.mark.parametrize("redirection", ["2>&-", "2>/dev/full"])
 @pytest.mark.parametrize("arguments", [["--nonsense"], ["explain"]])
-def test_usage_never_goes_to_stdout(arguments: list[str]) -> None:
+def test_usage_needs_no_stderr(arguments: list[str], redirection: str) -> None:
     line = shlex.join([*DAEMON_COMMAND, *arguments])
-    ended = subprocess.run(["bash", "-c", f"{line} 2>&-"], capture_output=True, check=False)
+    command = ["bash", "-c", f"{line} {redirection}"]
+    ended = subprocess.run(command, capture_output=True, check=False)
     assert (ended.returncode, ended.stdout) == (2, b"")
 
 

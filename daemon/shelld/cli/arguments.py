@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
-from shelld.cli.show import show
+from shelld.cli.show import note, show
 
 if TYPE_CHECKING:
     from _typeshed import SupportsWrite
@@ -30,8 +30,9 @@ class ArgumentParser(argparse.ArgumentParser):
 
     def _print_message(self, message: str, file: SupportsWrite[str] | None = None) -> None:
         if file is not sys.stdout:
-            # argparse prints the usage, which goes to stderr.
-            super()._print_message(message, file)
+            # argparse prints the usage or an error, which goes to stderr. If stderr cannot be
+            # written, the exit code stays that of argparse.
+            note(message.rstrip("\n"))
         elif exit_code := show(message.rstrip("\n"), 0):
             sys.exit(exit_code)
 
