@@ -340,6 +340,7 @@ class OutputStream(_Iteration[OutputEvent | BashResult | BackgroundResult]):
                         self._ongoing.send_only(calls.unsubscribe(self._subscription))
                 continue
             if self._output.ready:
+                self._losses.received()
                 return self._output.ready.popleft()
             if self._is_complete:
                 self._is_over = self._is_finished = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import AsyncExitStack, suppress
@@ -487,6 +488,24 @@ async def test_stream_with_a_key_goes_on(attached: Attached, tmp_path: Path) -> 
         assert stream.result.exit_code == 0
     assert text == "".join(f"{number}\n" for number in range(1, 41))
     assert log.read_text() == "started\n"
+
+
+async def test_stream_that_gets_output_on_each_of_many_connections_goes_on(
+    attached: Attached, tmp_path: Path
+) -> None:
+    turns, text = tmp_path / "turns", ""
+    os.mkfifo(turns)
+    command = f"exec 3<>{turns}; for i in {{1..8}}; do echo $i; read -ru 3; done"
+    async with attached() as shell:
+        async with shell.stream(command, idempotency_key="1") as stream:
+            async for item in stream:
+                text += text_of([item])
+                if isinstance(item, OutputEvent):
+                    lose_connection(shell)
+                    await has_lost_connection(shell)
+                    turns.write_text("\n")
+        assert stream.result.exit_code == 0
+    assert text == "".join(f"{number}\n" for number in range(1, 9))
 
 
 async def test_interrupted_iteration_goes_on(
