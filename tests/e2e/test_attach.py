@@ -132,6 +132,21 @@ def test_command_can_end_with_its_client(shared: Lasting) -> None:
         assert not is_alive(shell["pid"])
 
 
+def test_repeated_request_of_a_lost_client_is_answered_as_running(shared: Lasting) -> None:
+    params = {"command": "sleep 319", "idempotency_key": "repeated when lost"}
+    with shared.attach() as first:
+        first.request("bash", params)
+        wait_for(lambda: any(s.get("inForeground") for s in first.call("list_shells")["shells"]))
+        kill_attach(first)
+    with shared.attach() as second:
+        call = second.request("bash", params)
+        second.end_input()
+        answers = {answer.get("id"): answer for answer in second.answers_to_the_end()}
+        assert answers[call]["result"]["status"] == "running"
+    with shared.attach() as third:
+        third.call("kill_shell", {"shell_id": answers[call]["result"]["bash_id"], "grace": 0})
+
+
 def test_first_call_decides_whether_a_command_ends_with_its_client(shared: Lasting) -> None:
     # The daemon ends the requests of a lost client in any order.
     commands = [f"sleep {number}" for number in range(310, 318)]

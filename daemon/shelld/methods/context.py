@@ -251,6 +251,9 @@ class RequestContext(Struct, eq=False):
             self.passed_on.leave_command()
         if self.command is not None and self.command.is_in_foreground:
             self.command.release()
+        elif self.command is not None:
+            # The first call was answered. This request may repeat it, and still wait.
+            self.command.hand_over_repeats()
 
     async def wait_for_command(self) -> Shell | None:
         """Wait until this request has started a shell.
