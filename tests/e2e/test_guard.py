@@ -70,6 +70,20 @@ def test_guard_knows_session_options(daemon: RawDaemon) -> None:
         assert daemon.call("bash", params)["verdict"] == "allow", command
 
 
+def test_guard_knows_options_in_the_env_of_a_call(daemon: RawDaemon) -> None:
+    daemon.bash("set +h", session="changed")
+    cases = (
+        ("SHELLOPTS", "allexport", f"x={NO_DISK}; sh -c 'dd of=$x'"),
+        ("BASHOPTS", "extglob:cdable_vars", "d=/dev; cd d && dd of=sdzz9"),
+    )
+    for name, options, command in cases:
+        for session in ("new", "changed"):
+            params = {"command": command, "session": session, "dry_run": True}
+            assert daemon.call("bash", params)["verdict"] == "allow", command
+            with_options = {**params, "env": {name: options}}
+            assert daemon.fail("bash", with_options)["code"] == 1002, command
+
+
 def test_command_is_judged_again_if_its_session_was_closed(daemon: RawDaemon) -> None:
     daemon.bash("dd() { :; }", session="closed")
     # The guard judges a command of this length in a thread. The daemon closes the session before

@@ -16,7 +16,7 @@ from shelld.guard.quick import is_plainly_harmless
 from shelld.guard.verdict import MAX_SEGMENT, Verdict
 from shelld.methods.context import RequestContext
 from shelld.process.user import home_without_variable
-from shelld.sessions.calls import state_of_call
+from shelld.sessions.calls import state_of_call, telling_lines_of_call
 from shelld.sessions.functions import function_of
 from shelld.sessions.session import Session
 from shelld.sessions.text import check_text
@@ -142,7 +142,8 @@ async def _start_state(session: Session, params: BashParams | ExplainCommandPara
     private = {name.decode("utf-8", "replace") for name in state.private}
     exported = tuple(functions.keys() - private)
     # Bash imports the functions before it runs the script.
-    meanings = [*state.declarations.values(), state.other_meanings]
+    others = state.other_meanings + telling_lines_of_call(params.env)
+    meanings = [*state.declarations.values(), others]
     size = sum(map(len, functions.values())) + sum(map(len, meanings))
     if size <= CHUNK_CHARACTERS and len(functions) + len(meanings) <= CHUNK_PARTS:
         parts: tuple[str, ...] = ()

@@ -17,7 +17,7 @@ from shelld.sessions.declarations import declared
 from shelld.sessions.dump_parser import declared_in, without_options
 from shelld.sessions.functions import entry_name, function_of, without_export
 from shelld.sessions.quoting import quote
-from shelld.sessions.state import ShellState
+from shelld.sessions.state import ShellState, telling_lines
 from shelld.sessions.text import to_bytes
 
 Changes = dict[str, str | None]
@@ -104,6 +104,11 @@ def functions_again(changes: Changes, state: ShellState) -> bytes:
             if name not in state.private:
                 lines.append(b"\\builtin export -f -- %s; " % quote(name))
     return b"".join(lines)
+
+
+def telling_lines_of_call(changes: Changes | None) -> bytes:
+    """Return the lines that turn on the options of BASHOPTS with which the guard finds more."""
+    return telling_lines(_listed(changes or {}, "BASHOPTS"))
 
 
 def withhold(env: dict[bytes, bytes], changes: Changes) -> None:

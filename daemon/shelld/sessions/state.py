@@ -33,6 +33,10 @@ _TELLING_OPTIONS: Final = (
 )
 
 
+# Finds the options that a line of `set` turns on.
+_SET_ON: Final = re.compile(rb" -o (\S+)")
+
+
 class OptionNames(Struct, frozen=True):
     """The names of all options of `set` and `shopt`. They depend only on the version of bash."""
 
@@ -100,9 +104,9 @@ class ShellState(Struct, frozen=True):
         that give a command another meaning.
         """
         shopt_on, _, _ = self.switches.partition(b"\\builtin shopt -u")
-        set_on, _, _ = self.options.partition(b" +o ")
-        on = {*shopt_on.split(), *set_on.split()}
-        options = b"".join(line for name, line in _TELLING_OPTIONS if name in on)
+        # The env of a call adds options at the end of the line.
+        set_on = _SET_ON.findall(self.options)
+        options = telling_lines({*shopt_on.split(), *set_on})
         return self.definitions + self.pushed + self.aliases + options
 
     @property
@@ -138,6 +142,11 @@ class ShellState(Struct, frozen=True):
             later=frozenset(later),
             permanent=frozenset(permanent),
         )
+
+
+def telling_lines(names: Iterable[bytes]) -> bytes:
+    """Return the lines that turn on those of the options with which the guard finds more."""
+    return b"".join(line for name, line in _TELLING_OPTIONS if name in names)
 
 
 def exported(name: bytes, value: bytes) -> bytes:
