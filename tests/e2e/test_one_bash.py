@@ -102,6 +102,7 @@ EXITS = [
     "x=aBc; declare -u x; declare -A y=([k]='P q'); declare -lr y; f() { local x=1; END; }; f",
     "x=aBc; declare -ur x; declare -A y=([k]=P); declare -l y; f() { local x y=2; END; }; f",
     "x=010; declare -i x; declare -Ai y; declare -l z; f() { local x=1 y=2 z=3; END; }; f",
+    "declare -lA x=(['\\\\']=a ['b\\\\']=c); declare -iA y=(['\\\\']=4 [']']=5); f() { END; }; f",
     "declare -lx x=ABC; declare -t y=1; f() { local x y=2; unset x; END; }; y=3 f",
     "declare -a x; declare -A y=(); declare -x z; f() { local x=1 y=2 z=3; END; }; f",
     "readonly x=1; declare -ar y=(1 2); f() { local z=$x; END; }; f",

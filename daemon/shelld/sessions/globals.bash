@@ -8,7 +8,7 @@
 # shows the global one. Each value is set before the attributes that would change it. Bash parses
 # each line after it has run the lines before, so aliases have no effect once they are off. A
 # readonly IFS cannot be made local. Then `mapfile` splits the names, for which bash may need a
-# temporary file.
+# temporary file. Without -A, `local` would misread a key that ends in a backslash.
 #
 # shellcheck shell=bash disable=SC2206
 
@@ -27,8 +27,8 @@ __shelld_print() {
   if [[ $__shelld_found == "declare -"*([!\ ])[cilu]*([!\ ])\ *=* ]]; then
     \builtin local __shelld_flags=${__shelld_found#declare }
     __shelld_flags=${__shelld_flags%% *}
-    if [[ $__shelld_flags == *A* ]]; then \builtin local -A "$1"; fi
-    \builtin eval "local ${__shelld_found#declare -* }"
+    if [[ $__shelld_flags == *A* ]]; then \builtin eval "local -A ${__shelld_found#declare -* }"
+    else \builtin eval "local ${__shelld_found#declare -* }"; fi
     \builtin local "$__shelld_flags" "$1"
   else \builtin eval "local ${__shelld_found#declare }"; fi && \builtin declare -p "$1"
 }
