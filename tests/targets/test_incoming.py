@@ -29,6 +29,8 @@ def ids_in(incoming: Incoming, data: bytes) -> list[bytes]:
         b"Connection shared\n",
         b"Content-Length: 5\n\n",
         b"no newline",
+        b"{no newline",
+        b"{}",
     ],
 )
 def test_other_lines_are_skipped(noise: bytes) -> None:

@@ -72,24 +72,29 @@ class Incoming:
         while (frame := self._frames.next_event()) is not NEED_DATA:
             if isinstance(frame, FrameError):
                 raise IncomingError(f"it has sent an invalid message: {frame.value}")
-            if not frame.startswith(b"{") and (start := frame.find(_BEGINNING)) > 0:
-                # The text before the message has no end of line.
-                self._skip(frame[:start])
-                frame = frame[start:]
-            if frame.startswith(b"{"):
-                try:
-                    # The decoder does not check the strings of undecoded members, so check them
-                    # here.
-                    if is_utf8(frame):
-                        message = decode_message(frame)
-                        self._noise_bytes = 0
-                        return message
-                except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-                    pass
+            if frame.startswith(b"{") and (message := self._decoded(frame)) is not None:
+                return message
+            if (start := frame.find(_BEGINNING)) >= 0:
+                if start > 0:
+                    # The text before the message has no end of line.
+                    self._skip(frame[:start])
+                if (message := self._decoded(frame[start:])) is not None:
+                    return message
                 # A call may wait for this message, so it must not be skipped.
-                if frame.startswith(_BEGINNING):
-                    raise IncomingError("it has sent an invalid message")
+                raise IncomingError("it has sent an invalid message")
             self._skip(frame)
+        return None
+
+    def _decoded(self, frame: bytes) -> Message | None:
+        """Return the message in a line, or None if the line is not a message."""
+        try:
+            # The decoder does not check the strings of undecoded members, so check them here.
+            if is_utf8(frame):
+                message = decode_message(frame)
+                self._noise_bytes = 0
+                return message
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            pass
         return None
 
     def _skip(self, noise: bytes) -> None:
