@@ -420,6 +420,30 @@ def test_session_that_its_target_does_not_have_is_free(hub: RawDaemon) -> None:
     hub.call("close_session", {"session": "s"})
 
 
+def test_session_that_is_used_again_while_it_closes_stays_at_its_target(hub: RawDaemon) -> None:
+    again = {"command": "x=2", "session": "s", "target": "box"}
+    hub.bash("x=1", session="s", target="box")
+    close, use = hub.request_together(("close_session", {"session": "s"}), ("bash", again))
+    assert hub.answer(close)["result"]["session"] == "s"
+    assert "result" in hub.answer(use)
+    assert hub.bash("echo $x", session="s")["stdout"] == "2\n"
+    hub.call("close_session", {"session": "s"})
+
+
+def test_session_stays_at_its_target_although_another_target_does_not_have_it(
+    hub: RawDaemon, tmp_path: Path
+) -> None:
+    os.mkfifo(tmp_path / "gate")
+    late = ["sh", "-c", f"read go <{tmp_path}/gate; exec {shlex.join(FAR)}"]
+    with target(hub, "late", *late):
+        close = hub.request("close_session", {"session": "s", "target": "late"})
+        hub.bash("x=1", session="s", target="box")
+        (tmp_path / "gate").write_text("go\n")
+        assert hub.answer(close)["error"]["code"] == 1007
+        assert hub.bash("echo $x", session="s")["stdout"] == "1\n"
+        hub.call("close_session", {"session": "s"})
+
+
 @pytest.mark.parametrize("options", [{"dry_run": True}, {"key_must_exist": True}])
 def test_session_of_a_request_that_starts_nothing_at_a_target_is_free(
     hub: RawDaemon, options: Json

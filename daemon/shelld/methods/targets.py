@@ -214,6 +214,7 @@ async def _pass_on(context: RequestContext, method: str, target: Target, members
         daemon.targets.check(session, target.name)
     is_used = method in _USING and not _starts_nothing(members)
     is_unsure = is_used and session is not None and daemon.targets.assign(session, target.name)
+    last_use = None if session is None else daemon.targets.last_use(session)
     call: Call | None = None
     is_started = True
     try:
@@ -231,7 +232,7 @@ async def _pass_on(context: RequestContext, method: str, target: Target, members
     except Exception as error:
         is_started = not was_not_started(error)
         if session is not None and _found_nothing(method, error):
-            daemon.targets.forget_session(session)
+            daemon.targets.forget_if_unused(session, last_use)
         raise
     finally:
         # If the target was removed, another target of this name may have the session.
@@ -239,7 +240,7 @@ async def _pass_on(context: RequestContext, method: str, target: Target, members
             has_arrived = call is not None and call.is_sent
             daemon.targets.settle(session, may_exist=has_arrived and is_started)
     if method == "close_session" and session is not None:
-        daemon.targets.forget_session(session)
+        daemon.targets.forget_if_unused(session, last_use)
     try:
         await _note_events(context, link, method, members, result)
         return named_result(method, target.name, result)

@@ -94,6 +94,9 @@ class Targets:
         # For each session whose target may not have received a request for it yet, how many
         # requests are on their way.
         self._unsure: dict[str, int] = {}
+        # Maps each session that is at a target to the number of the request that used it last.
+        self._last_uses: dict[str, int] = {}
+        self._uses = 0
 
     @property
     def is_empty(self) -> bool:
@@ -133,6 +136,7 @@ class Targets:
         self._targets.pop(target.name, None)
         self._target_names = others
         self._unsure = {name: count for name, count in self._unsure.items() if name in others}
+        self._last_uses = {name: use for name, use in self._last_uses.items() if name in others}
         link = target.link
         if link is None or link.is_over:
             return False
@@ -155,6 +159,10 @@ class Targets:
         """Return the name of a session's target; None if the session is at this daemon or new."""
         return self._target_names.get(session)
 
+    def last_use(self, session: str) -> int | None:
+        """Return the number of the request that used a session at a target last."""
+        return self._last_uses.get(session)
+
     def check(self, session: str, target: str) -> None:
         """Raise `RpcError` (invalid_params) if the session is at another target."""
         present = self._target_names.get(session, target)
@@ -170,7 +178,9 @@ class Targets:
         if session == DEFAULT_SESSION:
             return False
         self.check(session, target)
+        self._uses += 1
         if session in self._target_names:
+            self._last_uses[session] = self._uses
             if session in self._unsure:
                 self._unsure[session] += 1
             return session in self._unsure
@@ -180,6 +190,7 @@ class Targets:
             message = f"Targets have {MAX_SESSIONS} sessions already"
             raise resource_exhausted("targets", message)
         self._target_names[session] = target
+        self._last_uses[session] = self._uses
         self._unsure[session] = 1
         return True
 
@@ -194,8 +205,14 @@ class Targets:
         elif session in self._unsure:
             self.forget_session(session)
 
+    def forget_if_unused(self, session: str, last_use: int | None) -> None:
+        """Forget a closed session, unless a request after `last_use` has used its name."""
+        if self._last_uses.get(session) == last_use:
+            self.forget_session(session)
+
     def forget_session(self, session: str) -> None:
         self._target_names.pop(session, None)
+        self._last_uses.pop(session, None)
         self._unsure.pop(session, None)
 
 
