@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import os
 import shlex
@@ -417,6 +418,22 @@ def test_session_that_its_target_does_not_have_is_free(hub: RawDaemon) -> None:
     assert hub.fail("bash", params)["code"] == -32602
     assert hub.fail("close_session", {"session": "s"})["code"] == 1007
     assert hub.bash("true", session="s")["bash_id"].startswith("shell_")
+    hub.call("close_session", {"session": "s"})
+
+
+def test_session_starts_in_one_place_although_its_first_command_starts_late(
+    hub: RawDaemon,
+) -> None:
+    # Another thread decodes the input of the first command.
+    stdin = base64.b64encode(bytes(3_000_000)).decode()
+    here = {"command": "x=here", "session": "s", "stdin_base64": stdin}
+    there = {"command": "x=there", "session": "s", "target": "box"}
+    requests = hub.request_together(("bash", here), ("bash", there))
+    answers = [hub.answer(each) for each in requests]
+    [refused] = [each["error"] for each in answers if "error" in each]
+    assert (refused["code"], refused["data"]["kind"]) == (-32602, "invalid_params")
+    place = "here" if "result" in answers[0] else "there"
+    assert hub.bash("echo $x", session="s")["stdout"] == f"{place}\n"
     hub.call("close_session", {"session": "s"})
 
 

@@ -111,6 +111,8 @@ async def run_for_answer(
         # Without this call, a cancelled request could still start its command, because the code
         # before this line, and a start in a spare shell, may run without a single wait.
         await context.end_if_cancelled()
+        # A request that came later may have started the session at a target in the meantime.
+        context.daemon.targets.check_is_here(params.session)
         request = start_request(context, params, admitted, timeout_ms)
         with suppress(StateChangedError), notifying(context, params) as begin_events:
             shell = await manager.start(request)

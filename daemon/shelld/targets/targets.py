@@ -169,6 +169,12 @@ class Targets:
         if present != target:
             raise invalid_params(f"Session {session:.100} is at target {present}", "target")
 
+    def check_is_here(self, session: str | None) -> None:
+        """Raise `RpcError` (invalid_params) if the session is at a target."""
+        present = None if session is None else self._target_names.get(session)
+        if present is not None:
+            raise invalid_params(f"Session {session:.100} is at target {present}", "session")
+
     def assign(self, session: str, target: str) -> bool:
         """Record that a session is at a target. Return whether the caller must call `settle` when
         its request has ended.

@@ -242,9 +242,8 @@ def _bash_params(
 ) -> BashParams:
     """Return the parameters of a command. Raises `RpcError` (invalid_params)."""
     session = params.pop("session", None) or context.session_id or DEFAULT_SESSION
-    if (target := request.daemon.targets.target_of(session)) is not None:
-        # A tool runs commands only at this daemon, and this session is at a target.
-        raise invalid_params(f"Session {session:.100} is at target {target}", "session")
+    # A tool runs commands only at this daemon.
+    request.daemon.targets.check_is_here(session)
     cwd = params.pop("cwd", None)
     # `working_dir` may be a `Path` if the caller is Python code.
     if working_dir := os.fspath(context.working_dir):
