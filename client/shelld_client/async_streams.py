@@ -184,8 +184,8 @@ class AsyncEventStream(_Iteration[Event]):
             self._reached = from_seq
         elif self._params.get("idempotency_key") is None:
             self._reached = result.seq
-        # With a key, the daemon sends all events again that it keeps. If the subscription has
-        # ended, no new events come, only those that are sent again.
+        # With a key, the daemon sends all kept events again. After the end of the subscription, it
+        # sends only these.
         self._is_over = result.is_over and self._reached == result.seq
         return self
 

@@ -185,7 +185,7 @@ class SocketNews:
 
 
 class SocketWatch:
-    """While the `with` block runs, watches the daemon's namespace and those that `follow` names.
+    """Watches network namespaces during a `with` block: the daemon's own, and those of `follow`.
 
     When a socket in one of these namespaces begins to listen, `count` rises and `wake` is called.
     """

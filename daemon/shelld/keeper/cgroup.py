@@ -1,9 +1,9 @@
 """Give every runner its own cgroup where possible (cgroup v2, Linux).
 
-``cgroup.kill`` kills all processes in a cgroup at once, even those that fork faster than a scan can
-find them, and those that have changed their user. But this does not prove that no process of the
-command is left, because a privileged command can leave its cgroup. Only one fact proves it: the
-runner has no child left.
+``cgroup.kill`` kills all processes in a cgroup at once. This includes processes that fork faster
+than a scan can find them, and processes that have changed their user. But a privileged command can
+leave its cgroup, so a process may be left. Only one fact proves that none is left: the runner has
+no child.
 
 A runner enters its cgroup, and its commands start there. To kill them, the runner first leaves the
 cgroup.

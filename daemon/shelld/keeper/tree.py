@@ -137,9 +137,9 @@ def signal_process(pid: int, number: int, parent: int) -> None:
 def kill_descendants(is_spared: Spared = _nobody) -> list[int] | None:
     """SIGKILL all descendants of this process; return their pids, including zombies.
 
-    Returns None if the processes cannot be listed. Repeat this until no process is left, because
-    each call kills only the newest of many children. When there are many children, those that still
-    fork are among the newest, and the older ones are zombies.
+    Returns None if the processes cannot be listed. If there are many children, a call kills only
+    the newest of them, so repeat this until no process is left. The children that still fork are
+    among the newest. The older ones are zombies by then.
     """
     below = walk(is_spared, newest=_KILLED_AT_ONCE)
     if below is None:
