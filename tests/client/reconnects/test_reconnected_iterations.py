@@ -771,3 +771,18 @@ async def test_iteration_whose_repeated_request_ends_each_connection_raises(
         with pytest.raises(TargetLost), anyio.fail_after(60):
             while True:
                 await anext(iteration)
+
+
+@pytest.mark.parametrize("reader", ["events", "job"])
+async def test_iteration_that_gets_output_on_each_of_many_connections_goes_on(
+    attached: Attached, reader: str
+) -> None:
+    async with attached() as shell, AsyncExitStack() as stack:
+        job = await stack.enter_async_context(shell.start("cat", open_stdin=True))
+        events = await stack.enter_async_context(shell.events(bash_id=job.id))
+        iteration = job if reader == "job" else events
+        for number in range(8):
+            await job.write(f"{number}\n")
+            assert await text_from(iteration, f"{number}\n") == f"{number}\n"
+            lose_connection(shell)
+            await has_lost_connection(shell)
