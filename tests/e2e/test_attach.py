@@ -495,7 +495,8 @@ def test_list_skips_sockets_with_invalid_names(user: Lasting) -> None:
 
 
 def test_names_are_shown_in_every_encoding(user: Lasting) -> None:
-    with user.attach("--name", "é"):
+    with user.attach("--name", "é") as client:
+        client.call("ping")
         (found,) = user.list()
         user.env = {**user.env, "PYTHONIOENCODING": "ascii"}
         assert user.list()[0]["name"] == found["name"] == "é"

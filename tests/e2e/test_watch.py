@@ -481,6 +481,30 @@ def test_ctrl_z_in_the_middle_of_a_picture_takes_effect_after_it(user: Lasting) 
 
 
 @pytest.mark.slow
+def test_signal_in_the_middle_of_a_picture_restores_the_screen(user: Lasting) -> None:
+    with attached(user), on_terminal(user, "work") as terminal:
+        terminal.until("running")
+        terminal.resize(900, 900)
+        terminal.until_it_writes()
+        terminal.process.send_signal(signal.SIGTERM)
+        exit_code, shown = terminal.rest()
+        assert (exit_code, OFF in shown) == (128 + signal.SIGTERM, True)
+
+
+@pytest.mark.slow
+def test_picture_fits_a_terminal_without_a_size_and_an_encoding_without_an_ellipsis(
+    user: Lasting,
+) -> None:
+    with attached(user) as client:
+        client.bash("true " + "x" * 100)
+        with on_terminal(user, "work", PYTHONIOENCODING="ascii") as terminal:
+            terminal.resize(0, 0)
+            terminal.until("x\\u2026")
+            terminal.write("\x03")
+            assert terminal.rest()[0] == 0
+
+
+@pytest.mark.slow
 def test_watcher_ends_by_the_hangup_of_its_terminal(user: Lasting) -> None:
     with attached(user) as client, on_terminal(user, "work") as terminal:
         client.background("sleep 300")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import fcntl
 import os
 import platform
@@ -33,6 +34,8 @@ class UserTerminal:
             [*start, *command], stdin=inner, stdout=inner, stderr=inner, env=env
         )
         os.close(inner)
+        # A read may end in the middle of a character.
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         # The terminal has shown this text since the last `until`.
         self.shown = ""
 
@@ -54,7 +57,7 @@ class UserTerminal:
         except OSError:
             # No process has the terminal open any more.
             return False
-        self.shown += data.decode(errors="replace")
+        self.shown += self._decoder.decode(data)
         return bool(data)
 
     def until(self, text: str) -> str:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 
-from rich.console import Console, ConsoleDimensions, Group
-from rich.live import Live
+from rich.console import Console, Group
+from rich.control import Control
+from rich.screen import Screen
 from rich.text import Text
 
 from shelld.cli.formats import duration
@@ -30,56 +30,33 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 @contextmanager
 def on_screen(name: str, lines: int) -> Generator[ScreenSight]:
     """Show views on the terminal's alternate screen while the block runs."""
-    console = Console(force_terminal=True, force_jupyter=False, highlight=False, markup=False)
-    live = Live(console=console, screen=True, auto_refresh=False, redirect_stderr=False)
-
-    def start() -> None:
-        with _held_back(*_ENDING), _if_possible():
-            live.start()
-
-    def stop() -> None:
-        with _held_back(*_ENDING), _if_possible():
-            live.stop()
+    sight = ScreenSight(name, lines)
 
     def pause(_number: int, _frame: FrameType | None) -> None:
         # After Ctrl-Z, the user's shell gets its screen back.
         with _held_back(signal.SIGTSTP):
-            stop()
+            sight.leave()
             os.kill(os.getpid(), signal.SIGSTOP)
-            start()
-            with _if_possible():
-                live.refresh()
+            sight.enter()
+            sight.draw()
 
     before = signal.signal(signal.SIGTSTP, pause)
     try:
         with _held_back(signal.SIGTSTP):
-            start()
-        yield ScreenSight(name, lines, live)
+            sight.enter()
+        yield sight
     finally:
         with _held_back(signal.SIGTSTP):
-            stop()
+            sight.leave()
             signal.signal(signal.SIGTSTP, before)
 
 
 @contextmanager
-def _if_possible() -> Generator[None]:
-    """Ignore that the block cannot write to the terminal. It is gone, so the next picture cannot be
-    shown either.
-    """
-    try:
-        yield
-    except OSError:
-        # With the old `sys.stdout`, the interpreter would try again to write when it ends.
-        sys.stdout = None
-
-
-@contextmanager
 def _held_back(*signals: signal.Signals) -> Generator[None]:
-    """Delay signals until the `with` block ends, because the block writes to the terminal.
+    """Delay signals until the `with` block ends.
 
-    The handler of SIGTSTP also writes to the terminal, and Python refuses to begin a write during
-    another write. The handlers in `_ENDING` raise exceptions, which would leave a change of the
-    screen half done.
+    The handler of SIGTSTP also writes to the terminal, so it waits until a picture is complete. The
+    handlers in `_ENDING` raise exceptions, which would leave a change of the screen half done.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
     try:
@@ -89,25 +66,72 @@ def _held_back(*signals: signal.Signals) -> Generator[None]:
 
 
 class ScreenSight:
-    def __init__(self, name: str, lines: int, live: Live) -> None:
+    """Writes to the terminal itself, and rich only makes the text. A signal that ends the program
+    in the middle of a picture so leaves no state behind that could keep the screen from being
+    restored.
+    """
+
+    def __init__(self, name: str, lines: int) -> None:
         self._name = name
         self._lines = lines
-        self._live = live
+        self._drawn = b""
+
+    def enter(self) -> None:
+        with _held_back(*_ENDING):
+            _write_if_possible(f"{Control.alt_screen(True)}{Control.show_cursor(False)}".encode())
+
+    def leave(self) -> None:
+        with _held_back(*_ENDING):
+            _write_if_possible(f"{Control.show_cursor(True)}{Control.alt_screen(False)}".encode())
+
+    def draw(self) -> None:
+        """Draw the last picture again."""
+        _write_if_possible(self._drawn)
 
     def wanted(self) -> ViewRequest:
         # Each shell takes at least one line, so further shells would not fit.
-        return ViewRequest(shells=self._live.console.size.height, lines=self._lines)
+        return ViewRequest(shells=_size().lines, lines=self._lines)
 
     def show(self, view: View, silent_s: float) -> bool:
         try:
-            size = os.get_terminal_size(1)
-            self._live.console.size = ConsoleDimensions(size.columns, size.lines)
-            shown = Group(*picture(self._name, view, silent_s, size.lines))
+            size = _size()
             with _held_back(signal.SIGTSTP):
-                self._live.update(shown, refresh=True)
+                self._drawn = self._picture(view, silent_s, size)
+                _write(self._drawn)
         except OSError:
             return False
         return True
+
+    def _picture(self, view: View, silent_s: float, size: os.terminal_size) -> bytes:
+        console = Console(
+            width=size.columns,
+            height=size.lines,
+            force_terminal=True,
+            force_jupyter=False,
+            highlight=False,
+            markup=False,
+        )
+        lines = picture(self._name, view, silent_s, size.lines)
+        with console.capture() as captured:
+            console.print(Control.home(), Screen(Group(*lines)), end="")
+        return captured.get().encode(console.encoding, "backslashreplace")
+
+
+def _size() -> os.terminal_size:
+    size = os.get_terminal_size(1)
+    # A terminal may not know its size.
+    return os.terminal_size((size.columns or 80, size.lines or 24))
+
+
+def _write(data: bytes) -> None:
+    while data:
+        data = data[os.write(1, data) :]
+
+
+def _write_if_possible(data: bytes) -> None:
+    # If the terminal is gone, the next picture cannot be shown either.
+    with suppress(OSError):
+        _write(data)
 
 
 def picture(name: str, view: View, silent_s: float, height: int) -> list[Text]:
