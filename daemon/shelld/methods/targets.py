@@ -213,10 +213,9 @@ async def _pass_on(context: RequestContext, method: str, target: Target, members
     if session is not None:
         daemon.targets.check(session, target.name)
     is_used = method in _USING and not _starts_nothing(members)
-    is_unsure = is_used and session is not None and daemon.targets.assign(session, target.name)
+    use = daemon.targets.use(session, target.name) if is_used and session is not None else None
     last_use = None if session is None else daemon.targets.last_use(session)
     call: Call | None = None
-    is_started = True
     try:
         pool, attend = daemon.manager.runtime.pool, daemon.manager.attend
         link = target.connected(pool, attend)
@@ -229,16 +228,15 @@ async def _pass_on(context: RequestContext, method: str, target: Target, members
                 # The client was lost while the request waited for its turn.
                 link.leave(call)
         result = await _answer(context, link, call, method, members)
-    except Exception as error:
-        is_started = not was_not_started(error)
+    except BaseException as error:
+        if session is not None and use is not None:
+            may_exist = call is not None and call.is_sent and not was_not_started(error)
+            daemon.targets.settle(session, use, may_exist=may_exist)
         if session is not None and _found_nothing(method, error):
             daemon.targets.forget_if_unused(session, last_use)
         raise
-    finally:
-        # If the target was removed, another target of this name may have the session.
-        if is_unsure and session is not None and daemon.targets.get(target.name) is target:
-            has_arrived = call is not None and call.is_sent
-            daemon.targets.settle(session, may_exist=has_arrived and is_started)
+    if session is not None and use is not None:
+        daemon.targets.settle(session, use, may_exist=True)
     if method == "close_session" and session is not None:
         daemon.targets.forget_if_unused(session, last_use)
     try:
@@ -349,7 +347,7 @@ def _starts_nothing(members: Members) -> bool:
     return b"true" in {bytes(members.get(name, b"")) for name in ("key_must_exist", "dry_run")}
 
 
-def _found_nothing(method: str, error: Exception) -> bool:
+def _found_nothing(method: str, error: BaseException) -> bool:
     """Return whether a request to close a session did not find the session."""
     is_unknown = isinstance(error, RpcError) and error.kind is ErrorKind.SESSION_NOT_FOUND
     return method == "close_session" and is_unknown

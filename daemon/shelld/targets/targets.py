@@ -83,19 +83,29 @@ class Target:
         return TargetInfo(self.name, argv, state, version, self.bootstrap)
 
 
+class _RemoteSession:
+    """Holds where a session is, and which requests use it.
+
+    `last_use` is the number of the request that used the session last. `creators` are the numbers
+    of the requests in flight that may create the session. It is empty once the session may exist.
+    """
+
+    __slots__ = ("creators", "last_use", "target")
+
+    def __init__(self, target: str, use: int) -> None:
+        self.target = target
+        self.last_use = use
+        self.creators = {use}
+
+
 class Targets:
     """Holds the targets. `is_local` returns whether this daemon has a session of that name."""
 
     def __init__(self, is_local: Callable[[str], bool]) -> None:
         self._is_local = is_local
         self._targets: dict[str, Target] = {}
-        # Maps each session that is at a target to the name of this target.
-        self._target_names: dict[str, str] = {}
-        # For each session whose target may not have received a request for it yet, how many
-        # requests are on their way.
-        self._unsure: dict[str, int] = {}
-        # Maps each session that is at a target to the number of the request that used it last.
-        self._last_uses: dict[str, int] = {}
+        # The sessions that are at a target, by name.
+        self._sessions: dict[str, _RemoteSession] = {}
         self._uses = 0
 
     @property
@@ -131,12 +141,12 @@ class Targets:
         Return whether the daemon ended when it was told to. If it did not, its process was killed,
         or there was no connection to it.
         """
-        names = self._target_names.items()
-        others = {session: name for session, name in names if name != target.name}
         self._targets.pop(target.name, None)
-        self._target_names = others
-        self._unsure = {name: count for name, count in self._unsure.items() if name in others}
-        self._last_uses = {name: use for name, use in self._last_uses.items() if name in others}
+        self._sessions = {
+            name: session
+            for name, session in self._sessions.items()
+            if session.target != target.name
+        }
         link = target.link
         if link is None or link.is_over:
             return False
@@ -157,69 +167,71 @@ class Targets:
 
     def target_of(self, session: str) -> str | None:
         """Return the name of a session's target; None if the session is at this daemon or new."""
-        return self._target_names.get(session)
+        found = self._sessions.get(session)
+        return None if found is None else found.target
 
     def last_use(self, session: str) -> int | None:
         """Return the number of the request that used a session at a target last."""
-        return self._last_uses.get(session)
+        found = self._sessions.get(session)
+        return None if found is None else found.last_use
 
     def check(self, session: str, target: str) -> None:
         """Raise `RpcError` (invalid_params) if the session is at another target."""
-        present = self._target_names.get(session, target)
-        if present != target:
+        present = self.target_of(session)
+        if present not in (None, target):
             raise invalid_params(f"Session {session:.100} is at target {present}", "target")
 
     def check_is_here(self, session: str | None) -> None:
         """Raise `RpcError` (invalid_params) if the session is at a target."""
-        present = None if session is None else self._target_names.get(session)
+        present = None if session is None else self.target_of(session)
         if present is not None:
             raise invalid_params(f"Session {session:.100} is at target {present}", "session")
 
-    def assign(self, session: str, target: str) -> bool:
-        """Record that a session is at a target. Return whether the caller must call `settle` when
-        its request has ended.
+    def use(self, session: str, target: str) -> int | None:
+        """Record that a request uses a session at a target, and return the number of this use.
+        When the request has ended, the caller must pass the number to `settle`.
 
-        Raises `RpcError` (invalid_params) if the session is at this daemon or at another target.
+        Return None for the default session, because it is here and at each target. Raises
+        `RpcError`: invalid_params if the session is at this daemon or at another target, or
+        resource_exhausted.
         """
         if session == DEFAULT_SESSION:
-            return False
+            return None
         self.check(session, target)
-        self._uses += 1
-        if session in self._target_names:
-            self._last_uses[session] = self._uses
-            if session in self._unsure:
-                self._unsure[session] += 1
-            return session in self._unsure
-        if self._is_local(session):
+        found = self._sessions.get(session)
+        if found is None and self._is_local(session):
             raise invalid_params(f"Session {session:.100} is here", "target")
-        if len(self._target_names) >= MAX_SESSIONS:
+        if found is None and len(self._sessions) >= MAX_SESSIONS:
             message = f"Targets have {MAX_SESSIONS} sessions already"
             raise resource_exhausted("targets", message)
-        self._target_names[session] = target
-        self._last_uses[session] = self._uses
-        self._unsure[session] = 1
-        return True
+        self._uses += 1
+        if found is None:
+            self._sessions[session] = _RemoteSession(target, self._uses)
+        else:
+            found.last_use = self._uses
+            if found.creators:
+                found.creators.add(self._uses)
+        return self._uses
 
-    def settle(self, session: str, *, may_exist: bool) -> None:
+    def settle(self, session: str, use: int, *, may_exist: bool) -> None:
         """Record whether the session may exist at its target, now that a request has ended. Forget
-        the session if no request for it has reached the target.
+        the session if no request has created it.
         """
+        found = self._sessions.get(session)
+        # If the session was forgotten, another session may have its name.
+        if found is None or use not in found.creators:
+            return
         if may_exist:
-            self._unsure.pop(session, None)
-        elif self._unsure.get(session, 0) > 1:
-            self._unsure[session] -= 1
-        elif session in self._unsure:
-            self.forget_session(session)
+            found.creators.clear()
+            return
+        found.creators.remove(use)
+        if not found.creators:
+            del self._sessions[session]
 
     def forget_if_unused(self, session: str, last_use: int | None) -> None:
         """Forget a closed session, unless a request after `last_use` has used its name."""
-        if self._last_uses.get(session) == last_use:
-            self.forget_session(session)
-
-    def forget_session(self, session: str) -> None:
-        self._target_names.pop(session, None)
-        self._last_uses.pop(session, None)
-        self._unsure.pop(session, None)
+        if self.last_use(session) == last_use:
+            self._sessions.pop(session, None)
 
 
 def was_not_started(error: BaseException) -> bool:
