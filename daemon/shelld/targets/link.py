@@ -17,7 +17,6 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from typing import Any, Final, Protocol
@@ -34,18 +33,16 @@ from shelld.targets.bootstrap import Bootstrap, command_for
 from shelld.targets.bundle import BundleError, cached_bundle
 from shelld.targets.greeting import QUOTED_BYTES, Greeting, NoGreetingError, last_line, quoted
 from shelld.targets.incoming import Incoming, IncomingError, Message
-from shelld.targets.naming import named_error, named_event, request_id_for
+from shelld.targets.naming import named_error, named_event
 from shelld.targets.opening import Opened, Opening
 from shelld.targets.outgoing import Call, Outgoing
 from shelld.targets.process import TargetProcess
+from shelld.targets.requests import Requests
 from shelld.targets.subscribers import Subscribers
-from shelld_protocol.encoding import encode
 from shelld_protocol.errors import (
     ErrorKind,
     PassedOnError,
     RpcError,
-    message_too_large,
-    resource_exhausted,
     target_lost,
     unavailable,
 )
@@ -65,8 +62,6 @@ CANCEL_S: Final = 3.0
 # How long to wait for a target to end after it was asked to. A target takes up to 5 s to end.
 END_S: Final = 6.0
 
-# If unsent requests have more bytes than this, the link refuses new requests.
-MAX_UNSENT_BYTES: Final = 8 * 1024 * 1024
 # While more bytes than this wait to be read by the client, the link reads nothing from the target.
 MAX_UNREAD_BYTES: Final = 1024 * 1024
 
@@ -109,10 +104,6 @@ class Link:
         self._opening: Opening | None = None
         self.greeting: Greeting | None = None
         self._incoming = Incoming(target)
-        self._calls: dict[bytes, Call] = {}
-        self._count = 0
-        # Requests that wait for the greeting.
-        self._waiting: deque[tuple[bytes, Call | None]] = deque()
         self._errors = b""
         self._heard_at = self._asked_at = self._loop.time()
         self._notify: Callable[[str, Mapping[str, Any]], bool] | None = None
@@ -134,6 +125,7 @@ class Link:
         try:
             self._connection = self._process.connection
             self._outgoing = Outgoing(self._connection)
+            self._requests = Requests(target, self._outgoing)
         except BaseException:
             self._process.close()
             raise
@@ -148,7 +140,7 @@ class Link:
         and may use the same ids.
         """
         if client is not self._client:
-            self._first_number = self._count + 1
+            self._first_number = self._requests.count + 1
             self.subscribers.forget_all()
         self._notify, self._client = notify, client
 
@@ -157,30 +149,7 @@ class Link:
 
         Raises `RpcError` (resource_exhausted, invalid_request).
         """
-        self._count += 1
-        call = Call(request_id_for(self._count, request_id))
-        message = b'{"jsonrpc":"2.0","id":%b,"method":%b,"params":%b}' % (
-            call.far_id,
-            encode(method),
-            params,
-        )
-        waiting = sum(len(each) for each, _ in self._waiting)
-        # Before the greeting, the backlog may be a bundle, which does not count towards the limit.
-        unsent = 0 if self.greeting is None else self._outgoing.backlog
-        if unsent + waiting > MAX_UNSENT_BYTES:
-            raise resource_exhausted("target", f"Target {self.target} does not read its requests")
-        self._check_size(message)
-        self._calls[call.far_id] = call
-        self._send(message, call)
-        return call
-
-    def _check_size(self, message: bytes) -> None:
-        """Raise an error for a message that is too large.
-
-        The target would refuse such a message without naming its id.
-        """
-        if self.greeting is not None and len(message) > self.greeting.limits.max_message_bytes:
-            raise message_too_large(self.greeting.limits.max_message_bytes)
+        return self._requests.begin(method, params, request_id)
 
     async def answer(self, call: Call) -> bytes:
         """Return the result (JSON) of a call. Raises `RpcError`.
@@ -192,12 +161,12 @@ class Link:
         try:
             await call.done.wait()
         except anyio.get_cancelled_exc_class():
-            self._cancel(call)
+            self._requests.cancel(call)
             with anyio.move_on_after(CANCEL_S, shield=True):
                 await call.done.wait()
             raise
         finally:
-            self._calls.pop(call.far_id, None)
+            self._requests.forget(call)
         if call.error is not None:
             raise call.error
         return call.result or b"null"
@@ -212,23 +181,9 @@ class Link:
         with anyio.move_on_after(CANCEL_S, shield=True), suppress(RpcError):
             await self.answer(self.begin(method, params, None))
 
-    def _cancel(self, call: Call) -> None:
-        """Cancel a request at the target, or forget the request if no byte of it was sent."""
-        if not call.is_sent:
-            self._waiting = deque(item for item in self._waiting if item[1] is not call)
-            self._outgoing.withdraw(call)
-        if call.is_left or not call.is_sent:
-            call.finish()
-            return
-        params = b'{"id":%b}' % call.far_id
-        self._send(b'{"jsonrpc":"2.0","method":"$/cancelRequest","params":%b}' % params)
-
     def leave(self, call: Call) -> None:
         """Move a call's command to the background at the target, because the client is lost."""
-        call.is_left = True
-        if call.is_sent:
-            params = b'{"request_id":%b}' % call.far_id
-            self._send(b'{"jsonrpc":"2.0","method":"background","params":%b}' % params)
+        self._requests.leave(call)
 
     async def end(self) -> bool:
         """Tell the target to end, and wait until the link is over. Return whether the target ended
@@ -237,8 +192,8 @@ class Link:
         self._is_ending = True
         try:
             if self.greeting is not None:
-                self._send(_SHUTDOWN)
-                self._send(_EXIT)
+                self._requests.send(_SHUTDOWN)
+                self._requests.send(_EXIT)
                 with anyio.move_on_after(END_S):
                     await self._over.wait()
                     return True
@@ -257,16 +212,6 @@ class Link:
         """End the link: `run` then sees the end of the stream, and ends the calls."""
         with suppress(OSError):
             self._connection.shutdown(socket.SHUT_RDWR)
-
-    # -- sending ----------------------------------------------------------------------------
-
-    def _send(self, message: bytes, call: Call | None = None) -> None:
-        if self.is_over:
-            return
-        if self.greeting is None:
-            self._waiting.append((message, call))
-            return
-        self._outgoing.put(message + b"\n", call)
 
     # -- receiving --------------------------------------------------------------------------
 
@@ -316,12 +261,12 @@ class Link:
         self.is_over = True
         with ExitStack() as stack:
             stack.callback(self._over.set)
-            for call in self._calls.values():
+            for call in self._requests.calls:
                 stack.callback(self._fail, call)
             stack.callback(self._process.close)
             for watch in self._watches:
                 stack.callback(watch.close)
-            stack.callback(self._outgoing.stop)
+            stack.callback(self._requests.close)
 
     def _fail(self, call: Call) -> None:
         if not call.done.is_set():
@@ -375,7 +320,7 @@ class Link:
         elif self._asked_at >= self._heard_at + SILENCE_S:
             self._failure = f"it did not answer for {SILENCE_S:.0f} s"
         else:
-            self._send(_PING)
+            self._requests.send(_PING)
 
     def _receive(self) -> bool:
         """Read the bytes that have arrived. Return True to stop reading for now."""
@@ -408,21 +353,10 @@ class Link:
                 return False
             logger.info("target %s is connected", self.target)
             self.greeting = step.greeting
-            self._send_waiting()
+            self._requests.open(step.greeting.limits.max_message_bytes)
             self._incoming.receive_data(step.rest)
             self._take_messages()
         return True
-
-    def _send_waiting(self) -> None:
-        while self._waiting:
-            message, call = self._waiting.popleft()
-            try:
-                self._check_size(message)
-            except RpcError as error:
-                if call is not None:
-                    call.finish(error=error.with_traceback(None))
-            else:
-                self._outgoing.put(message + b"\n", call)
 
     def _take_messages(self) -> bool:
         """Pass on the messages that have arrived. Return True if one of them must wait."""
@@ -455,7 +389,7 @@ class Link:
         return self._client is not None and self._client.backlog > MAX_UNREAD_BYTES
 
     def _take_answer(self, message: Message) -> None:
-        call = self._calls.get(bytes(message.id))
+        call = self._requests.call_of(bytes(message.id))
         # A message with a method is the request itself: a terminal on the way echoes it.
         if call is None or call.done.is_set() or message.method:
             return
