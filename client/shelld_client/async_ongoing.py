@@ -147,11 +147,11 @@ class AsyncOngoing:
         """Stop listening, and give up the subscription without ending it.
 
         If the request has no answer yet, the daemon still continues the subscription when it
-        answers. A later request can continue it again, and any request can end it.
+        answers. After that, another request can continue the subscription again, or end it.
         """
-        # First set the flag, then withdraw. `answered` first claims the subscription, and then
-        # reads the flag. So if both methods run at the same time, the one that ends last withdraws
-        # the claim.
+        # First set the flag, then withdraw the claim. `answered` first claims the subscription, and
+        # then reads the flag. So if both methods run at the same time, the one that ends last
+        # withdraws the claim.
         self._has_withdrawn = True
         self.leave_to_next()
         self._connection.ownership.withdraw(self._subscription, self._id)
@@ -205,9 +205,9 @@ class AsyncOngoing:
 
         This method waits for nothing, because the caller may have been interrupted. If the request
         has taken a subscription from another reader, it gives the subscription back. That reader
-        then owns the subscription again, and ends the subscription when it leaves. But it gets no
-        more events. If an interrupt stops this method early, call it again to do the remaining
-        steps.
+        then owns the subscription again, so that the reader ends the subscription when it leaves,
+        but the reader receives no more events. If an interrupt stops this method early, call it
+        again to do the remaining steps.
         """
 
         def undo(answer: bytes | ShellError) -> None:

@@ -91,10 +91,10 @@ EVENT_NAMES: Final[Mapping[type[Event], EventName]] = {
 class Call(NamedTuple, Generic[T]):
     """Holds one call.
 
-    `decode` raises `ProtocolError` if the result does not match the method. `note` is called when
-    the result or the error arrives, and gets it. The caller may take the result much later. `note`
-    must not raise. If nobody waits for the call, `losses` counts the connections that were lost
-    before its answer came.
+    `decode` raises `ProtocolError` if the result does not match the method. `note` is called with
+    the result or the error as soon as this arrives. The caller may take the result much later.
+    `note` must not raise. If nobody waits for the call, `losses` counts the connections that were
+    lost before its answer came.
     """
 
     method: str
@@ -105,7 +105,7 @@ class Call(NamedTuple, Generic[T]):
 
 
 def find_again(call: Call[Any]) -> Call[Any] | None:
-    """Return a call that finds what `call` has begun. It is needed if the answer to `call` is lost.
+    """Return a call that finds what `call` has begun, for the case that the answer is lost.
 
     The returned call starts no command. Return None if `call` has no key.
     """
@@ -263,8 +263,8 @@ def repeatable(options: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def kept_after(error: ShellError) -> int | None:
-    """If `error` refuses the `from_seq` of a call, return the lowest `from_seq` with which the
-    subscription can continue. Return None for other errors.
+    """If `error` says that the daemon has refused the `from_seq` of a call, return the lowest
+    `from_seq` with which the subscription can continue. Return None for other errors.
     """
     available = error.data.get("available")
     kept = cast("dict[str, object]", available).get("from") if isinstance(available, dict) else None

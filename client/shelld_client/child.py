@@ -33,12 +33,13 @@ BLOCKED_S: Final = 1.0
 # How often to check whether the process has ended, if there is no event to wait for.
 EXIT_POLL_S: Final = 0.02
 
-# How long to wait until stdout ends after the daemon has closed its input, and until the exit code
-# is known after stdout has ended.
+# If the daemon has closed its input, how long to wait for the end of stdout. After the end of
+# stdout, how long to wait for the exit code.
 POST_MORTEM_S: Final = 1.0
 # How long to wait until stderr ends after stdout has ended.
 LAST_WORDS_S: Final = 0.2
-# How long closing waits until the daemon has taken all messages that were sent before.
+# When the client closes, how long to wait for the daemon to take all messages that were sent
+# before.
 LAST_WRITES_S: Final = 1.0
 
 # The size of a read, unless much data arrives. It is the usual capacity of a pipe. A larger buffer

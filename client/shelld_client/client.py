@@ -126,8 +126,9 @@ class AsyncClient(SpawnedClient, AsyncMethods):
         # A task holds this lock while it replaces the daemon. Entering the client creates the lock,
         # on the event loop.
         self._replacing: anyio.Lock
-        # Whether the connection serves only the attempt to reconnect. `_replacing` does not tell
-        # this, because other tasks may hold the lock for a moment after the attempt.
+        # Whether the client is trying to reconnect, so that only this attempt may use the
+        # connection. `_replacing` does not tell this, because other tasks may hold the lock for a
+        # moment after the attempt.
         self._is_attaching = False
         # The cancel scope of the replacement that is under way. `_end` cancels it.
         self._replacement: anyio.CancelScope | None = None
@@ -547,8 +548,8 @@ class AsyncClient(SpawnedClient, AsyncMethods):
     def _fail(self, failure: ShellError) -> None:
         """Make all current and future calls raise `failure`, because no more answers will come."""
         self._failure = failure = self._failure or failure
-        # While the client tries to reconnect, all pending calls wait. If this attempt fails, these
-        # calls must raise the original failure.
+        # While the client tries to reconnect, all pending calls come from this attempt. They must
+        # raise the original failure.
         is_in_use = self._is_entered and self._left is None and not self._is_attaching
         if self._reconnect is not None and is_in_use and is_connection_lost(failure):
             # Future calls try to reconnect, so only the pending calls fail.

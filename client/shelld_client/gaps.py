@@ -65,7 +65,7 @@ class OutputReader:
             self.ready.append(event)
 
     def catch_up(self, event: Event) -> bool:
-        """Read output that was written before this call, and make events with the ids of `event`.
+        """Read output that was written before this call. Make events with the same ids as `event`.
 
         Return False if there is more output to read.
         """

@@ -77,7 +77,8 @@ class BaseMailbox:
     def _add_end(self, end: End) -> None:
         if not self._has_end:
             self._append(end)
-            # Set this last. So if an interrupt comes earlier, another call adds the end.
+            # Set this last: if an interrupt comes before this line, the next call of this method
+            # still adds the end.
             self._has_end = True
 
     def take_event(self, event: Event) -> None:

@@ -118,7 +118,7 @@ class Ownership:
         self._owners.pop(subscription, None)
 
     def has_reader(self, subscription: str) -> bool:
-        """Return whether a request reads a subscription, or will read it after its answer."""
+        """Return whether a request reads a subscription, or will do so once it is answered."""
         owner = self._owners.get(subscription)
         is_read = owner is not None and self._given_back.get(owner, owner) in self._readers
         return is_read or any(name == subscription for name, _ in list(self._heirs))

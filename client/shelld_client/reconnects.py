@@ -27,8 +27,8 @@ _LONGEST_PAUSE_S: Final = 2.0
 # example.
 _MAX_QUICK_LOSSES: Final = 5
 _QUICK_LOSS_S: Final = 10.0
-# The same for a call that nobody waits for. This call must give up before the other calls on the
-# same connections do.
+# The maximum number of such connections for a call that nobody waits for. It is lower, so that the
+# client gives up this call before the other calls that were sent on the same connections.
 _MAX_UNSENT_LOSSES: Final = 3
 
 # Exit codes of ``shelld attach``. OCCUPIED: another client is attached, or has taken the daemon.
@@ -89,7 +89,7 @@ class Reconnect:
         return TargetLost(f"the connection to the daemon {self.name} was lost", data=data)
 
     def stolen(self, failure: DaemonExited) -> DaemonExited:
-        """Return the error after another client has taken the daemon.
+        """Return the error to raise after another client has taken the daemon.
 
         `shelld attach` may end too late for the client to get its exit code.
         """
@@ -133,7 +133,7 @@ class Losses:
 
 
 def is_connection_lost(failure: object) -> bool:
-    """Return whether the daemon may still run after `failure`, without another client."""
+    """Return whether, after `failure`, the daemon may still run and be free for this client."""
     final = (OCCUPIED, OTHER_VERSION, DIED)
     return isinstance(failure, DaemonExited) and failure.exit_code not in final
 

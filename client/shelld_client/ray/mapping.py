@@ -28,9 +28,9 @@ R = TypeVar("R")
 
 Run: TypeAlias = Callable[[str], Coroutine[Any, Any, BashResult]]
 
-# If N commands may run at once, at most N times this number of commands are running, or have a
-# result that the caller has not taken yet. So while the oldest command is slow, other commands can
-# begin and end.
+# A new command starts only if the caller has taken the results of all but a few earlier commands:
+# fewer than this number times the number of commands that may run at once. So while the oldest
+# command is slow, other commands can begin and end.
 _AHEAD: Final = 4
 
 

@@ -243,10 +243,11 @@ class Pool:
     async def resize(self, size: int, *, timeout: float | None = None) -> None:
         """Change the number of daemons, while the pool is used. Wait until the number has changed.
 
-        A larger pool waits up to `start_timeout` for room in the cluster, as entering does. If
-        there is no room, the pool keeps its size, and the call raises `ResourceExhausted`.
+        If the pool is made larger, the call waits up to `start_timeout` for room in the cluster, as
+        entering the pool does. If there is no room, the pool keeps its size, and the call raises
+        `ResourceExhausted`.
 
-        If the pool becomes smaller, it drains the daemons with the fewest sessions. These daemons
+        If the pool is made smaller, the daemons with the fewest sessions are drained. These daemons
         take no new sessions. Each of them ends when its last session is closed and its last command
         has ended. After `timeout` seconds (None: never), the pool ends the draining daemons that
         still run, and their sessions are lost. With size 0, all daemons end; the pool then refuses
