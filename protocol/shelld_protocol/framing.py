@@ -58,7 +58,7 @@ class Framing(enum.Enum):
 
 
 class FrameError(enum.Enum):
-    """The reasons for a missing message. The value is a sentence for people."""
+    """The reasons why a message or a line was dropped. The value is a sentence for people."""
 
     TOO_LARGE = "Message exceeds the size limit"
     BAD_HEADER = "Header section has no valid Content-Length"
@@ -179,7 +179,7 @@ class FrameReader:
         self._eof = True
 
     def next_event(self) -> bytes | FrameError | NeedData:
-        """Return the next message, `NEED_DATA`, or the error that stands for a missing message.
+        """Return the next message, `NEED_DATA`, or an error in place of a message that was dropped.
 
         Raises MemoryError if memory is short. The buffer is then unchanged, and another call may
         succeed.
@@ -294,7 +294,7 @@ class FrameReader:
                 return event
 
     def _read_header_line(self) -> FrameError | NeedData | None:
-        """Consume one header line. After None, the caller must check the state again."""
+        """Consume one header line. If the result is None, the caller must check the state again."""
         end = None if self._eof and b"\n" not in self._buffer else self._end_of_line()
         if end is None:
             if len(self._buffer) > MAX_HEADER_LINE_BYTES:

@@ -22,8 +22,8 @@ from shelld_protocol.errors import RpcError, internal_error, invalid_request, pa
 
 NULL_ID: Final = b"null"
 
-# How a request begins if `encode_request` has made it. The pattern matches only ids without
-# escapes, so the matched bytes are the JSON text of the id.
+# Matches the beginning of a request in the form that `encode_request` makes. The pattern matches
+# only ids without escapes, so the matched bytes are the JSON text of the id.
 _ID_AT_START: Final = re.compile(
     rb'\s*\{\s*"jsonrpc"\s*:\s*"2\.0"\s*,\s*"id"\s*:\s*'
     rb'(-?(?:0|[1-9]\d{0,17})|"[ !#-\[\]-~]*")\s*,\s*"method"\s*:'

@@ -43,7 +43,7 @@ MIN_OPEN_FILES: Final = 16
 MAX_RESOURCE: Final = 2**53 - 1
 
 # Lists show at most this many characters of a command or its description. After the shell has
-# ended, no more characters are kept.
+# ended, the daemon keeps only these characters.
 MAX_SHOWN_CHARACTERS: Final = 4_096
 CUT_MARK: Final = "... (truncated)"
 

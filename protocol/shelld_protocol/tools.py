@@ -198,5 +198,5 @@ class ExecutionContext(Struct):
 
 
 def without_nulls(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a model without null values, which count as absent."""
+    """Return the arguments that a model has given, without null values, which count as absent."""
     return {name: value for name, value in arguments.items() if value is not None}
