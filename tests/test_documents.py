@@ -230,7 +230,8 @@ def test_star_in_allow_matches_separators_too() -> None:
     assert judge("make x; rm -rf /", StartState("/", {}), policy).verdict == "allow"
 
 
-# These expressions find options in a list, without variables, and options on a command line.
+# The first expression finds options in Python lists that contain no variables. The second one finds
+# options on command lines.
 LISTED_OPTIONS = re.compile(r'args=(\["--[^\](]*\])')
 WRITTEN_OPTIONS = re.compile(r"`shelld (--(?!help)[^`]*)`")
 

@@ -17,8 +17,8 @@ CALLS, LINES, IN_HELPERS = 5, 5, 1
 def check(points: list[Point], folder: Path) -> None:
     outcomes = list(try_points(points, folder))
     assert [outcome for outcome in outcomes if outcome.violation is not None] == []
-    # Not every run reaches its point. If only a few runs reach their points, the test proves
-    # nothing.
+    # Not every run reaches the point at which its fault is injected. If only a few runs do, the
+    # test proves nothing.
     for is_line in (False, True):
         fired = [o.fired for o in outcomes if (o.point.call is None) is is_line]
         assert sum(fired) >= len(fired) // 2

@@ -22,7 +22,9 @@ _SETTINGS = 4
 
 
 def check(program: bytes) -> None:
-    """Take `program` as settings and output. Raise AssertionError if a promise is broken."""
+    """Use the first bytes of `program` as settings, and the rest as output. Raise AssertionError if
+    a promise is broken.
+    """
     settings, data = program[:_SETTINGS].ljust(_SETTINGS, b"\1"), program[_SETTINGS:]
     arriving, reading, limit = (max(1, number) for number in settings[:3])
     strip = bool(settings[3] & 1)

@@ -1,8 +1,8 @@
 """The guard blocks dangerous commands in every disguise, and allows similar harmless ones.
 
-Nothing here is run. The tests put every blocked line behind every wrapper and into every quotation:
-there it must stay blocked. They also put every blocked line into data: there it must not be
-blocked.
+Nothing here is run. The tests put every blocked line behind every wrapper and into every quotation,
+where the guard must still block it. They also put every blocked line into text that is only data,
+where the guard must not block it.
 """
 
 from __future__ import annotations

@@ -116,8 +116,8 @@ async def cancel_lost_call(
 
 
 def end_connections_at(monkeypatch: pytest.MonkeyPatch, pattern: str) -> None:
-    """Let each request that matches `pattern` end the connection of clients that attach to "work"
-    from now on. The daemon does not get these requests.
+    """From now on, if a client attaches to "work" and sends a request that matches `pattern`, this
+    request ends the client's connection. The daemon does not get the request.
     """
     # sed reads the request, and then ends like a process that has no memory for it.
     words = shlex.join([*DAEMON_COMMAND, "attach", "--name", "work", "--linger", "60"])

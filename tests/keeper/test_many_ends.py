@@ -40,8 +40,8 @@ os.wait4, os.waitpid = endless(os.wait4), endless(os.waitpid)
 _ONE_AT_A_TIME = "import shelld.keeper.orphan_reaper as s; s.REAPED_AT_ONCE = 1"
 
 
-# When the reaper finds the first end, it waits until all other children have ended, too. So one
-# signal reports all ends.
+# When the reaper finds the first child that has ended, it waits until all other children have
+# ended, too. So one signal reports all of them.
 _ALL_TOGETHER = f"""
 {_ONE_AT_A_TIME}
 import os

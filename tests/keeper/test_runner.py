@@ -249,8 +249,8 @@ def test_double_fork_closing_everything_is_killed(
 
 
 class _PatientPool(RunnerPool):
-    """A pool that kills a runner when it checks for the `looks_left`-th time whether the runner is
-    dying.
+    """A pool checks again and again whether a runner is dying. This pool kills the runner at the
+    check number `looks_left`.
     """
 
     looks_left = 0

@@ -16,8 +16,8 @@ from support import DEADLINE_S
 
 NOFILE, FSIZE = resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE
 
-# This script prints what a program can see of how it was started. Signals 32 and 33 belong to the C
-# library, whose posix_spawn ignores them.
+# This script prints everything from which a program can tell how it was started. Signals 32 and 33
+# belong to the C library, whose posix_spawn ignores them.
 LOOK = (
     # While bash starts and reaps a child, its blocked and caught signals change. So bash itself
     # reads them, before it starts a child.

@@ -88,8 +88,8 @@ def test_zombies_have_no_descendants(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_reused_pid_is_not_signalled() -> None:
-    # Simulate a reused pid: tell that the process was found as a child of process 1, although its
-    # parent is bash.
+    # Simulate a reused pid: the first call says that the scan has found the process as a child of
+    # process 1, although its parent is bash.
     script = "sleep 300 & wait"
     with subprocess.Popen(["/bin/bash", "-c", script]) as process:
         wait_for(lambda: len(below()) == 2, "the processes")

@@ -272,7 +272,7 @@ async def test_limiter_scans_only_while_a_limited_command_runs(machine: Machine)
         limiter.forget("other")
         limiter.forget("main")
         limiter.close()
-    # The two commands that ran at once shared one task.
+    # One task watched the two commands that ran at the same time.
     assert len(started) == 2
 
 

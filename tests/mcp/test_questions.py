@@ -29,7 +29,7 @@ OVERWRITE = "read -p 'Overwrite? ' answer; echo You said $answer"
 
 
 class Asked:
-    """A client that a task asks when its program waits for input."""
+    """A client that gets a question when the program of a task waits for input."""
 
     def __init__(self, manager: Manager, shell: Shell) -> None:
         self.shell = shell
@@ -131,7 +131,9 @@ async def test_a_line_of_another_process_does_not_close_a_question(
 
 
 async def answer_late(asked: Asked, key: str, text: str, other: bytes) -> str:
-    """Let the input `other` answer a question, then answer it here. Return the next question."""
+    """Write `other` to the terminal as an answer to a question, and then try to answer the same
+    question with `text`. Return the next question.
+    """
     target = asked.shell.input
     assert target is not None
     message = ""

@@ -270,7 +270,8 @@ async def use_tool(
         read_after_input,
         partial(use_tool, BashOutputTool, wait=60_000),
         partial(use_tool, BashOutputTool, wait=60_000, filter="o"),
-        # With a longer wait, this tool would wait for output after the input, which never comes.
+        # With a longer wait, this tool would wait for more output after its input, but no such
+        # output comes.
         partial(use_tool, BashInputTool, wait=1, text="x"),
     ],
     ids=["plain", "filter", "write_stdin", "BashOutput", "BashOutput filter", "BashInput"],

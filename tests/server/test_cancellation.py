@@ -109,8 +109,8 @@ async def test_cost_of_a_cancellation_does_not_grow_with_the_requests(
         answers = [await peer.receive() for _ in ids]
     assert sorted(answer["id"] for answer in answers) == ids
     assert {answer["error"]["code"] for answer in answers} == {-32800}
-    # Each request costs a few comparisons, when the table enters, finds and removes the id of the
-    # request.
+    # Each request costs a few comparisons, when its id is added to the table, found there, and
+    # removed.
     assert comparisons < 10 * len(ids)
 
 

@@ -1,4 +1,4 @@
-"""An unexpected exception ends one shell, request or preload; the rest continues."""
+"""An unexpected exception ends only the shell, request or preload in which it was raised."""
 
 from __future__ import annotations
 
@@ -240,7 +240,7 @@ def _lose_thread(*_: object) -> int:
 
 
 def _fail_in_thread(_function: object, args: tuple[Thread[Any]]) -> int:
-    """Start a thread that ends without an outcome."""
+    """Start a thread that ends without having recorded an outcome."""
     vars(args[0])["_function"] = no_memory
     args[0].run()
     return 0

@@ -69,7 +69,7 @@ def test_input_modes_change_bytes(mode: Any, data: bytes, expected: bytes) -> No
     [
         (b"b" * 95, False, b"a" * 4_000 + b"b" * 95),
         (b"b" * 96, True, b"a" * 4_000 + b"b" * 95),
-        # An erasure does not bring back the keys that the kernel has already cut.
+        # Erasing text does not bring back the keys that the kernel has already dropped.
         (b"b" * 96 + b"\x15e", True, b"e"),
         (b"b" * 96 + b"\x7f", True, b"a" * 4_000 + b"b" * 94),
         (b"\x15" + b"b" * 4_095, False, b"b" * 4_095),

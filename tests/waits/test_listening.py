@@ -1,5 +1,5 @@
-"""Waits for a port share the checks of a command's processes, and each wait eventually gets a
-check.
+"""All requests that wait for a port share the checks of the command's processes, and each of them
+eventually gets a check.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ async def test_wait_for_a_port_ends_although_another_has_the_turn(
     shell: Shell, steps: list[int], wait_s: float
 ) -> None:
     async with turns_of_others() as turns:
-        # When the time of a wait is up, its last check needs no turn.
+        # When the time of a wait is up, its last check does not wait for a turn.
         give_up_at = anyio.current_time() + wait_s
         found = await wait_for_port(shell, None, give_up_at, turns, SocketNews())
         assert found == [Listener(80, "::1", 1, "server")]

@@ -273,8 +273,8 @@ async def test_control_strings_full_of_line_ends_cost_few_searches(
 
 
 class FeedingFilter:
-    """A filter that matches nothing. At each search, the command writes twice as much as was
-    searched.
+    """A filter that matches nothing. Each time it searches text, the command writes twice as much
+    new text.
     """
 
     engine: FilterEngine = "re2"
