@@ -377,7 +377,8 @@ class AsyncJob(AsyncItems[Event]):
             self._listening = None
             kept_after = calls.kept_after(item)
             if kept_after in (None, self._subscribed["from_seq"]):
-                # If the number stays the same, every further attempt fails with the same error.
+                # If the number is the same as before, every further attempt fails with the same
+                # error.
                 raise item
             # The daemon no longer keeps some events after the last received one. But their output
             # can be read.

@@ -13,7 +13,7 @@ message, all data must be messages.
 At level DEBUG, the logger ``shelld_client.wire`` logs every message, sent ("->") and received
 ("<-"), with commands and their output, but without input that `secret` protects. The thread that
 delivers answers never logs: the holder of a logging lock may be waiting for one of these answers.
-The next caller logs for this thread.
+The next thread that makes a call logs these messages.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ MAX_BANNER_BYTES: Final = 64 * 1024
 _QUOTED_HEAD: Final = 100
 _QUOTED_TAIL: Final = 300
 
-# How the daemon's messages begin. If a banner has no final newline, this text shows where the
-# message begins.
+# The text with which every message of the daemon begins. If a banner has no final newline, this
+# text shows where the message begins.
 _MESSAGE_START: Final = b'{"jsonrpc":"2.0"'
 
 # How the daemon's answers begin, up to the id.

@@ -3,8 +3,8 @@
 The owner gets the events of the subscription. When the owner leaves, it ends the subscription.
 
 A request that continues a subscription is first an *heir*. It becomes the owner when its answer
-arrives, in the order of the answers. If the owner leaves while the subscription has an heir, the
-subscription does not end.
+arrives. Of several heirs, the one that is answered last stays the owner. If the owner leaves while
+the subscription has an heir, the subscription does not end.
 
 If a request is interrupted after it has become the owner, it gives the subscription *back* to the
 previous reader. That reader owns the subscription again, so it ends the subscription when it

@@ -107,7 +107,7 @@ class Memory:
     def _note(self, call: Call[Any], result: bytes) -> None:
         """Record what a call and its result say about the configuration and the directories.
 
-        The results must come in the order in which they arrive, because a later command may have
+        Call this method in the order in which the results arrive, because a later command may have
         changed the directory again.
         """
         params = call.params

@@ -155,8 +155,8 @@ class EventStream(_Iteration[Event]):
         self._wanted: Sequence[EventName] | None = options.get("events")
         self._params = params = dict(options)
         if options.get("subscription") is not None:
-            # A continued subscription still sends its old kinds of events, even those that this
-            # caller does not want.
+            # A continued subscription sends the kinds of events with which it was begun, even those
+            # that this caller does not want.
             params.pop("events", None)
         elif self._wanted is None:
             params["events"] = ["exit", "output"]
