@@ -1,6 +1,6 @@
-"""The guard judges a command on the event loop up to a limit.
+"""The guard judges a command on the event loop, up to a limit of steps and of parse time.
 
-If the command exceeds this limit, a thread judges it.
+If a command exceeds this limit, a thread judges it.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def verdict_of(command: str, **circumstances: Any) -> Verdict:
 
 @pytest.fixture
 def judging_threads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The ids of the threads that judge without the event loop's limit."""
+    """The ids of the threads in which the guard judges without the limit of the event loop."""
     threads: list[int] = []
 
     def judged(*args: Any, **options: Any) -> Verdict:

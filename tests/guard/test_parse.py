@@ -73,7 +73,7 @@ def command_in(script: str) -> parse.Node:
         ("rm$IFS-rf$IFS/", ["rm$IFS-rf$IFS/"]),
         ("a>b c", ["a"]),
         (">b a c", ["a", "c"]),
-        # No space is between this word and the redirection before it, and no word comes before the
+        # There is no space between this word and the redirection before it, and no word before the
         # redirection.
         ("m|<b>(c)|", [">(c)"]),
     ],

@@ -89,7 +89,7 @@ def mounts(source: bytes, target: bytes, kind: bytes | None, flags: int) -> Call
 
 
 def keeps_mode(path: str) -> Callable[[], object]:
-    """Set the mode of a file to the mode that it has."""
+    """Set the mode of a file to the mode that it already has."""
     return lambda: os.chmod(path, os.stat(path).st_mode & 0o7777)
 
 

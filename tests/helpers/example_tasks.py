@@ -33,7 +33,7 @@ EXPECTED = {
     # True if a process of the task ran before the kill, and none ran after the kill.
     "ran": True,
     "killed": "pid PID\n[SIGTERM after N s]",
-    # True if the editor showed the number of bytes that it skipped while it did not read.
+    # True if the editor showed how many bytes the daemon skipped while the editor did not read.
     "flood": True,
     "handed_over": "over 1\nover 2\n[exit code 0 after N s]",
     "silent": "[SIGTERM after N s]",

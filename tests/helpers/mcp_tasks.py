@@ -133,7 +133,7 @@ class TaskHost:
         self.call("tasks/update", taskId=task_id, inputResponses={key: response})
 
     def end_of(self, task_id: str) -> Json:
-        """Return the last state of a task."""
+        """Return the final state of a task."""
         return list(self.states(task_id))[-1]
 
     def result_of(self, task_id: str) -> Json:

@@ -1,5 +1,5 @@
-"""`write_stdin` when the shell or its terminal changes, or another request writes, while the daemon
-prepares the write.
+"""`write_stdin`, if the shell or its terminal changes, or another request writes, before the daemon
+has finished preparing the write.
 """
 
 from __future__ import annotations

@@ -43,7 +43,8 @@ def renamed(method: str, result: object) -> object:
         ("list_shells", {"shells": [{"bash_id": "a"}]}, {"shells": [{"bash_id": "box:a"}]}),
         ("get_session", {"shells": ["a", "b"]}, {"shells": ["box:a", "box:b"]}),
         ("list_targets", {"targets": [{"name": "in"}]}, {"targets": [{"name": "box:in"}]}),
-        # Elsewhere in a result, a member with the name of an id is not an id.
+        # Elsewhere in a result, a member may have the name `bash_id` although it is not an id of a
+        # shell.
         ("get_session", {"env": {"bash_id": "shell_1"}}, {"env": {"bash_id": "shell_1"}}),
         ("bash", {"new": {"bash_id": "shell_1"}}, {"new": {"bash_id": "shell_1"}}),
         ("bash", {"dryRun": True}, {"dryRun": True}),

@@ -69,7 +69,7 @@ def test_last_line_of_plain_text_is_found() -> None:
         (b"<a\nb", b"c\nd", [], b"<a\nbc\nd", [b"bc", b"<a\nbc\n"]),
         (b"<a\nb>", b"c", [], b"<a\nb>c", [b"<a\n"]),
         (b"<a\nb>", b"c\n", [b"<a\nb>c"], b"", []),
-        # A write may end within a bracket.
+        # A write may end within the sequence that begins or ends a paste.
         (b"\x1b[20", b"0~a\n", [], b"<a\n", [b"<a", b"<a\n"]),
         (b"<a\n\x1b[201", b"~\n", [b"<a\n>"], b"", []),
         # An interrupt ends a paste.
