@@ -133,7 +133,7 @@ class Losses:
 
 
 def is_connection_lost(failure: object) -> bool:
-    """Return whether, after `failure`, the daemon may still run and be free for this client."""
+    """Return whether `failure` says no more than that the connection was lost."""
     final = (OCCUPIED, OTHER_VERSION, DIED)
     return isinstance(failure, DaemonExited) and failure.exit_code not in final
 
