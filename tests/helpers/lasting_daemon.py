@@ -83,7 +83,7 @@ class LastingDaemon(RawDaemon):
         return reply
 
     def ask_about(self) -> str:
-        """Ask for the information that `shelld list` shows; return the state in the daemon's reply."""
+        """Ask for the information that `shelld list` shows; return the state in the reply."""
         connection, reply = self._say("info")
         connection.close()
         return reply
