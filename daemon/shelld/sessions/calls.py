@@ -107,7 +107,7 @@ def functions_again(changes: Changes, state: ShellState) -> bytes:
 
 
 def telling_lines_of_call(changes: Changes | None) -> bytes:
-    """Return the lines that turn on the options of BASHOPTS with which the guard finds more."""
+    """Return the lines that turn on the options in BASHOPTS that make the guard find more."""
     return telling_lines(_listed(changes or {}, "BASHOPTS"))
 
 
@@ -195,9 +195,10 @@ def untouched(dump: bytes, report: CallReport, changes: Changes) -> list[bytes]:
 def sizes_set_by_bash(changes: Changes, before: ShellState, after: ShellState) -> list[bytes]:
     """Return the variables in `changes` that bash has set to the size of its terminal.
 
-    Bash sets LINES and COLUMNS after it has run a program. A variable that `changes` has removed is
-    then a new variable without export. It counts as set by bash if the session exports a variable
-    of this name. A variable to which `changes` has given a value always counts.
+    Bash sets LINES and COLUMNS after it has run a program. If `changes` has given such a variable a
+    value, it always counts as set by bash. If `changes` has removed such a variable, bash makes a
+    new one and does not export it. So it counts as set by bash if the session exported it before
+    the command, and it is not exported after the command.
 
     `before`: the session's state. `after`: the state that the command has left.
     """

@@ -102,8 +102,8 @@ def _directory(before: ShellState, after: ShellState) -> bytes | None:
 def _rest_of_script(before: ShellState, after: ShellState) -> bytes | None:
     """Return the lines that follow the variables in the script of `after`.
 
-    Returns b"" if the script of `before` has exactly these lines, too. Returns None if it has other
-    lines of this kind.
+    Returns b"" if the same lines follow the variables in the script of `before`. Returns None if
+    other lines follow them there.
     """
     old = before.definitions, before.switches, before.pushed, before.aliases
     new = after.definitions, after.switches, after.pushed, after.aliases
@@ -149,8 +149,8 @@ def _changed(before: ShellState, after: ShellState) -> set[bytes]:
 
 
 def _is_of_one_bash(name: bytes, before: ShellState, after: ShellState) -> bool:
-    """Return whether a variable has no line in either script, and either describes one process of
-    bash or is set by every bash.
+    """Return whether neither script has a line for a variable, and the variable describes one
+    process of bash or is set by every bash.
     """
     in_scripts = name in before.declarations or name in after.declarations
     return name in _OF_ONE_BASH and not in_scripts

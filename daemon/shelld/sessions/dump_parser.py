@@ -295,10 +295,10 @@ def _option_names(flags: bytes, options: bytes) -> OptionNames:
 def _enabled(value: bytes, listing: bytes) -> frozenset[bytes]:
     """Return the options that are on, from the values of BASHOPTS and SHELLOPTS.
 
-    These variables do not show all changes. Posix mode turns inherit_errexit on, and leaving posix
-    mode does not turn it off. BASHOPTS does not show this change. So if posix is on, the result
-    also has inherit_errexit. GLOBIGNORE turns dotglob on and off, so `listing`, the output of
-    `shopt -p`, decides about dotglob.
+    The two variables miss some changes. Posix mode turns inherit_errexit on, and leaving posix mode
+    does not turn it off, but BASHOPTS does not show this. So if posix is on, the result also has
+    inherit_errexit. GLOBIGNORE turns dotglob on and off, so `listing`, the output of `shopt -p`,
+    decides about dotglob.
     """
     names = frozenset(unquote(value).split(b":")) - {b"dotglob"}
     if b"posix" in names:

@@ -1,10 +1,10 @@
 """Passes the functions of one bash on to the next.
 
-Pure. There are two ways. The first way is an environment entry, as bash itself makes when it
-exports a function. Error messages then say "environment" in place of a file name, as for any
-imported function. The second way is a definition in the script that the next bash runs. The second
-way works for every function. In the script, `eval` runs each definition. So if bash cannot parse a
-definition, it still runs the rest of the script.
+Pure. There are two ways to pass on a function. The first way is an environment entry, like the
+entries that bash itself makes for exported functions. Error messages then say "environment" in
+place of a file name, as for any imported function. The second way is a definition in the script
+that the next bash runs. The second way works for every function. In the script, `eval` runs each
+definition. So if bash cannot parse a definition, it still runs the rest of the script.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def function_of(entry: bytes) -> bytes | None:
 
 
 def without_export(functions: Iterable[bytes]) -> bytes:
-    """Return the line that makes functions no longer exported.
+    """Return the line that takes the export attribute away from functions.
 
     This line is needed because bash exports each function that it imports.
     """
@@ -122,7 +122,7 @@ def _with_keywords(text: bytes, found: list[re.Match[bytes]]) -> bytes:
     """Return the text with the word "function" before each unusual name.
 
     Without the word, `a=b ()` is a syntax error. `found`: the matches of `_HEAD` in the text. If a
-    name has several matches, it gets no such word, because one of the matches may be a line of a
+    name has several matches, the word is not added, because one of the matches may be a line of a
     here-document.
     """
     count = Counter(head[1] for head in found)

@@ -152,8 +152,8 @@ def _to_file(path: str) -> bytes:
     # A restricted shell cannot write to a file. It prints an error, which is lost because stderr is
     # closed first. Traces go to /dev/null. An expansion redirects the traces, because bash would
     # trace a command that redirects them. Bash accepts a descriptor in BASH_XTRACEFD only if it is
-    # open, so stderr is open again before the expansion. The redirection to the file appends,
-    # because the file may hold the report that bash made before its command.
+    # open, so stderr is first opened again. The redirection to the file appends, because the file
+    # may hold the report that bash made before its command.
     trace = rb'2>"/dev/null${BASH_XTRACEFD:+${-:$((BASH_XTRACEFD=2)):0}}"'
     # If a signal ends a child between fork and exec, the child runs its parent's trap on EXIT. In a
     # child, the path below names no descriptor, so the trap writes nothing.

@@ -22,7 +22,7 @@ class Recorder:
     `is_apart`: the command has a tighter sandbox than its session. The state of such a command is
     not kept either. Otherwise the session's later commands would run the functions of this command
     outside the tighter sandbox. `has_report`: before the command starts, bash runs `lines_of_call`.
-    The report of these lines shows that bash has got as far as restoring the session's state.
+    If these lines have written their report, bash has restored the session's state.
     """
 
     def __init__(

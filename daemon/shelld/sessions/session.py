@@ -182,7 +182,9 @@ class Session:
         return to_text(self._existing(self._state.cwd, self._state.inherits_cwd))
 
     def paths_of(self, cwd: str) -> tuple[bytes, ...]:
-        """Return a path as given, and also without symbolic links unless resolving may block."""
+        """Return a path as it was given. If resolving the path cannot block, also return it without
+        symbolic links.
+        """
         path = to_bytes(cwd)
         return (path,) if self._mounts.may_hang(path) else (path, os.path.realpath(path))
 
@@ -215,8 +217,8 @@ class Session:
     def _directory_after(self, left: LeftState, cwd: bytes, is_daemons: bool) -> tuple[bytes, bool]:
         """Return the session's directory after a command, and whether the next command inherits it.
 
-        The command ended in `cwd`. The next command inherits the directory only if it is the
-        daemon's own, and if bash knows it by the same path as the daemon.
+        `cwd` is the directory in which the command ended. The next command inherits the directory
+        only if it is the daemon's own, and if bash knows it by the same path as the daemon.
         """
         # The directory of a call does not become the session's directory. If bash's directory was
         # deleted, bash does not know the path. In both cases, the session keeps the directory that

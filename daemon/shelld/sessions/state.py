@@ -24,9 +24,9 @@ SET_LATE: Final = (b"LC_", b"LANG", b"BASH_COMPAT", b"LD_")
 _NAME: Final = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*")
 
 
-# The options with which the guard finds more in a command, and the lines that turn them on. Leaves
-# out nounset, with which the guard finds less. The guard also judges the lines that are typed into
-# other shells, and these shells run without nounset.
+# Options that make the guard find more in a command, and the lines that turn these options on.
+# nounset is not in the list, because it makes the guard find less. The guard also judges lines that
+# are typed into other shells, which run without nounset.
 _TELLING_OPTIONS: Final = (
     (b"allexport", b"\\builtin set -o allexport\n"),
     (b"cdable_vars", b"\\builtin shopt -s cdable_vars\n"),
@@ -145,7 +145,7 @@ class ShellState(Struct, frozen=True):
 
 
 def telling_lines(names: Iterable[bytes]) -> bytes:
-    """Return the lines that turn on those of the options with which the guard finds more."""
+    """Return the lines that turn on the options in `names` that make the guard find more."""
     return b"".join(line for name, line in _TELLING_OPTIONS if name in names)
 
 

@@ -71,8 +71,8 @@ def to_text(data: bytes) -> str:
 
 
 def beginning(text: str) -> str:
-    """Return the short form of a text for lists. A long text is cut, and the result then ends with
-    a mark.
+    """Return a text in a short form, in which lists show it. A long text is cut, and the result
+    then ends with a mark.
     """
     if len(text) <= MAX_SHOWN_CHARACTERS:
         return text
