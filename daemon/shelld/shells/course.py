@@ -38,13 +38,13 @@ Why each deadline exists
 
 START_DUE    A command can suspend the keeper, as a debugger does. Without this deadline,
              every later command would wait for ever.
-TIMEOUT_DUE  The command's own time limit. After bash has ended, it has no effect, even if the
-             answer still waits for the last output.
+TIMEOUT_DUE  The command's own time limit. This limit has no effect after bash has ended, even if
+             the answer still waits for the last output.
 IDLE_DUE     The caller's limit on silence. Output postpones it.
 OUTPUT_DUE   With ``> >(tee log)``, bash does not wait for tee. If the answer did not wait for the
              output, the last lines would be missing. Without this deadline, a background process
              that keeps the pipe open would delay the answer.
-KILL_DUE     A command can suspend its runner, which then does not perform a kill.
+KILL_DUE     A command can suspend its runner. Then the runner does not perform a kill.
 KEEPER_DUE   When the runner is lost, the keeper must kill the remaining processes. But a command
              can also suspend the keeper.
 
@@ -180,8 +180,8 @@ DEADLINES: Final[dict[State, frozenset[Event]]] = {
 
 _KILLED: Final = (Action.ASSUME_KILLED, Action.END)
 
-# The usual actions for an event. A state uses these actions if its own steps do not name the event.
-# OVER has no steps.
+# The usual actions for an event. They apply in each state whose own steps do not name the event,
+# but not in OVER, which has no steps.
 _USUAL: Final[dict[Event, tuple[Action, ...]]] = {
     Event.KILL_ASKED: (Action.SEND_KILL,),
     Event.KILL_DUE: (Action.STOP_RUNNER,),

@@ -191,7 +191,7 @@ class Launch:
         """Close the descriptors that are no longer needed once bash runs, or has failed to start.
 
         They include our copies of the pipes' write ends. As long as these copies are open, no pipe
-        reaches end of file and wakes the daemon. So it saves a wake-up to close them late.
+        reaches end of file and wakes the daemon. So closing them late saves a wake-up.
         """
         if self._ours and self.recorder is not None:
             # This launch still owns its recorder, because the command was not handed over.

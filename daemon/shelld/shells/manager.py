@@ -156,7 +156,7 @@ class Manager:
 
     @property
     def check_turns(self) -> Turns:
-        """The turns of the tasks that check the processes of commands."""
+        """Gives turns to the tasks that check the processes of commands."""
         return self.runtime.check_turns
 
     @property

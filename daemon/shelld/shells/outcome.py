@@ -20,7 +20,7 @@ logger = Log("shelld.shells")
 
 # The return codes of bash after the kernel has killed a process of the command because memory is
 # short. The code is -SIGKILL if the kernel has killed bash itself. If the kernel has killed the
-# process for which bash waited last, bash exits with 128 + SIGKILL.
+# last process that bash waited for, bash exits with 128 + SIGKILL.
 _SIGKILLED: Final = (-signal.SIGKILL, 128 + signal.SIGKILL)
 
 # Some reasons are valid only if a kill by shelld has ended the shell. For each such reason, this

@@ -60,7 +60,9 @@ class Pipe:
         self._is_large = False
 
     def pump(self, max_bytes: int = PUMP_BYTES) -> bool:
-        """Move the bytes that have arrived. Return False at end of file or after an error."""
+        """Move the bytes that have arrived to the store. Return False at end of file or after an
+        error.
+        """
         try:
             with unlocked(self.descriptor):
                 count = os.readv(self.descriptor, (_buffer[:max_bytes],))
@@ -104,8 +106,8 @@ class Pipe:
                 fcntl.fcntl(self.descriptor, fcntl.F_SETPIPE_SZ, _LARGE_PIPE_BYTES)
 
     def drain(self) -> None:
-        """Move the bytes that are in the pipe now. Bytes that arrive during the call may stay in
-        the pipe.
+        """Move the bytes that are now in the pipe to the store. Bytes that arrive during the call
+        may stay in the pipe.
         """
         size = bytearray(4)
         try:
@@ -140,9 +142,8 @@ class Terminal(Pipe):
         self.listen: Callable[[memoryview], None] = _nobody
 
     def pump(self, max_bytes: int = _TERMINAL_BYTES) -> bool:
-        """Move the bytes that have arrived.
-
-        Return False if no process has the terminal open any more.
+        """Move the bytes that have arrived to the store. Return False if no process has the
+        terminal open any more.
         """
         end, limit, is_open = 0, min(max_bytes, _TERMINAL_BYTES), True
         try:

@@ -116,7 +116,7 @@ class Shell:
     in_foreground: bool = field(default=False, init=False)
     # How many repeated calls for this command (with the same key) wait for it to end.
     repeats: int = field(default=0, init=False)
-    # How many times `hand_over_repeats` has been called with success.
+    # How many times `hand_over_repeats` has succeeded.
     hand_overs: int = field(default=0, init=False)
     # The time from SIGTERM to SIGKILL.
     grace_ms: int = field(default=Options().grace, init=False)

@@ -273,8 +273,8 @@ class Spare(NamedTuple):
         return self.launch.since
 
     def suits(self, session: Session, request: StartRequest) -> bool:
-        """Whether the spare shell can run this request: it suits, is not being ended, and still has
-        its runner.
+        """Whether the spare shell can run this request: bash is in a suitable state, nobody has
+        asked to end it, and its runner is not lost.
         """
         is_doomed = self.life.is_being_ended or self.life.runner_is_lost
         return not is_doomed and self.launch.suits(session, request)

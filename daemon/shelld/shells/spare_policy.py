@@ -47,10 +47,10 @@ class SparePolicy(Struct, eq=False):
     # sessions run commands in turn, each session would end the spare shells of the others before a
     # command could use them.
     min_age_s: float = 15.0
-    # A command follows another *at once* if the pause between them is shorter than a limit. The
-    # limit is this number times the time that the fastest start of a spare shell took. If a
-    # session's commands follow one another at once, `in_a_row` spare shells wait for the session,
-    # and start while a command runs. Otherwise no spare shell starts while a command runs.
+    # A command follows *at once* if the pause after the previous command of its session is shorter
+    # than a limit: this number times the time that the fastest start of a spare shell took. If a
+    # command follows at once, the session gets `in_a_row` spare shells, which start while the
+    # command runs. Otherwise no spare shell starts while a command runs.
     starts_between: float = 10
     in_a_row: int = 2
     # After this many consecutive failures, assume that the system forbids spare shells.
@@ -95,7 +95,7 @@ class SparePolicy(Struct, eq=False):
     # -- decisions --------------------------------------------------------------------------
 
     def follows_at_once(self, name: str | None) -> bool:
-        """Whether a command that this session gets now follows the last one *at once*."""
+        """Whether a command that this session gets now follows *at once*."""
         pause = self.clock() - self._used_at.get(name, -math.inf)
         return pause < self.starts_between * (self._fastest_start_s or 0)
 

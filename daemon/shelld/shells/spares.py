@@ -60,7 +60,9 @@ class Spares:
         return len(self._waiting)
 
     def command_started(self, session: Session, shell: Shell) -> None:
-        """Start the next spare shells, if commands follow one another at once."""
+        """Record that a command runs. If it came soon after the session's last command, start the
+        next spare shells.
+        """
         if shell.in_foreground:
             self._running.add(shell)
         if self.policy.follows_at_once(session.name) and not self._is_busy:
@@ -112,8 +114,8 @@ class Spares:
                 self._waiting.append(self._start(session))
 
     def _starts_as_others(self, session: Session) -> bool:
-        """Whether a command starts here as in any new session: this session was not configured and
-        has no limits.
+        """Whether the session was not configured and has no limits, so that it began like any new
+        session.
         """
         return session.base is self._any_session.base and not session.is_limited
 
@@ -141,7 +143,8 @@ class Spares:
             return None
 
         def rank(spare: Spare) -> tuple[bool, int]:
-            # Prefer a spare shell that is ready, then one that needs few lines.
+            # Prefer a spare shell that is ready, and then the one whose state needs the shortest
+            # lines to become the session's state.
             return not spare.launch.is_ready, len(session.lines_from(spare.launch.state) or b"")
 
         spare = min(suitable, key=rank)

@@ -23,9 +23,10 @@ async def wait_for_start(shell: Shell) -> None:
 
 
 def check_started(shell: Shell) -> None:
-    """Raise `RpcError` if the start of a command is over, but the command has not run.
+    """Raise `RpcError` if a command never ran, because it could not be started, or because somebody
+    killed it before.
 
-    A command whose runner was lost before it reported the pid may have run, so it counts as
+    If the runner was lost before it reported the pid, the command may have run, so it counts as
     started.
     """
     raise_failure(shell)

@@ -82,8 +82,8 @@ class Supervisor:
                 # `_advance` wakes waiters first, so the answer goes out before the clean-up.
                 await self._links.wait(self._advance, life.deadlines.next)
             if self._links.is_shortage:
-                # The command has not failed only because a resource is short. Output and messages
-                # that have arrived can be read later.
+                # A shortage does not mean that the command has failed. Output and messages that
+                # have arrived can be read after a pause.
                 await faults.pause(SHORTAGE_PAUSE_S)
             if life.has_orphans:
                 shell = life.shell
@@ -152,7 +152,7 @@ class Supervisor:
                 try:
                     messages = channel.receive()
                 except MemoryError:
-                    # The channel keeps the messages for which there was no memory.
+                    # The messages stay in the channel until there is memory for them.
                     await faults.pause(SHORTAGE_PAUSE_S)
                     continue
                 if messages is None:
