@@ -91,7 +91,7 @@ def remove_stale(parent: str) -> None:
     another PID namespace is dead.
     """
     if not os.path.exists(f"{parent}/cgroup.procs"):
-        # If `parent` contains the root of the hierarchy, it is no cgroup.
+        # If the root of the hierarchy is directly in `parent`, then `parent` is not a cgroup.
         return
     with contextlib.suppress(OSError):
         for name in os.listdir(parent):

@@ -148,7 +148,7 @@ class Keeper:
         self._poll.register(self._wake.fileno(), select.POLLIN)
         self._is_listening = True
         # The time of the next check for runners that do not end, in monotonic seconds. It is None
-        # while the daemon uses this keeper, and always None if the keeper is no subreaper.
+        # while the daemon uses this keeper, and always None if the keeper is not a subreaper.
         self._give_up_at: float | None = None
         self._runners: dict[int, _Runner] = {}
         self._forked_count = 0

@@ -17,7 +17,7 @@ class OwnCgroup(NamedTuple):
     def parent(self) -> str:
         """The directory above `directory`.
 
-        If `directory` is the root of the hierarchy, its parent directory is no cgroup.
+        If `directory` is the root of the hierarchy, its parent directory is not a cgroup.
         """
         return os.path.dirname(self.directory)
 

@@ -19,7 +19,7 @@ def become_subreaper() -> bool:
 def continue_when_parent_ends() -> None:
     """Make the kernel send SIGCONT to this process whenever its parent, or a later parent, ends.
 
-    If a command has stopped this process, a living parent continues it. After the parent has ended,
+    If a command has stopped this process, the parent continues it. If the parent ends before that,
     the signal from the kernel continues this process. Forks do not inherit this setting. The kernel
     also sends the signal when only the thread that forked this process ends. Such a signal is
     harmless, because SIGCONT has no effect on a process that is not stopped.

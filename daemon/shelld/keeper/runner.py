@@ -407,9 +407,9 @@ class Runner:
     def _kill(self, number: int | None, grace_ms: int) -> None:
         """Signal the tree now, and kill it after the grace.
 
-        If `number` is None, send SIGTERM, or no signal if the command has already got SIGTERM. A
-        call that ends and a daemon that stops may both ask for SIGTERM. To many programs, a second
-        SIGTERM means that they must not clean up.
+        If `number` is None, send SIGTERM, or no signal if the command has already got SIGTERM. Two
+        callers may ask for SIGTERM, for example a call that ends and then the daemon that stops.
+        Many programs take a second SIGTERM as an order to exit without cleaning up.
         """
         if number is None:
             number = 0 if self._has_had_sigterm else signal.SIGTERM

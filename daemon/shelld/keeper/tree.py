@@ -190,8 +190,8 @@ class Descendants:
         return [] if childless else self.living()
 
     def signal(self, number: int, leader: int | None) -> None:
-        """Send a signal to each process once, because for many programs a second SIGTERM means
-        "now".
+        """Send a signal to each process once, because many programs take a second SIGTERM as an
+        order to exit without cleaning up.
 
         Signal the command's group first. Otherwise a script could see that its children have ended,
         and continue. But before this signal, find the processes outside the group, because their
