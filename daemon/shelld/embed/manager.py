@@ -237,7 +237,7 @@ class ShellManager:
         await self.manager()
         owner = self._owner
         if owner is None:
-            # The manager has ended after `manager` returned it.
+            # The manager ended just after `self.manager` had returned it.
             raise shutting_down()
         return await owner.call(function, *args, discard=discard)
 

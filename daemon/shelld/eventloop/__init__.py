@@ -1,3 +1,3 @@
-"""Adds cheap waits and reusable tasks to the asyncio event loop, and returns freed memory to the
-system.
+"""Extends the asyncio event loop: its tasks can wait at little cost and can be reused, and freed
+memory goes back to the system.
 """

@@ -1,4 +1,4 @@
-"""Waits for work with a time limit that gives the work enough time even on a busy machine.
+"""Waits until some work is done, with a time limit that is long enough even on a busy machine.
 
 The limit counts turns of a timer instead of seconds. If a busy machine does not run this process
 for a while, this time counts as one turn at most. A turn in which the work has progressed does not

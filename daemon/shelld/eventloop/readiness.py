@@ -1,4 +1,4 @@
-"""Provides cheap waits on asyncio: for input, for a deadline, and for another task.
+"""Lets tasks on asyncio wait at little cost: for input, for a deadline, or for another task.
 
 For each wait, `anyio.wait_readable` registers the descriptor with the kernel and unregisters it. It
 wakes the task one turn of the event loop later than necessary. An `anyio.Event` and a scope with a

@@ -50,8 +50,8 @@ class TomlFile(NamedTuple):
 def read_toml(path: Path, no_file: str, unreadable: str) -> TomlFile:
     """Read a file.
 
-    Raises TomlError. The error's message is `no_file` if `path` is no file, and `unreadable` if the
-    file cannot be read.
+    Raises TomlError. The error's message is `no_file` if `path` is not a file, and `unreadable` if
+    the file cannot be read.
     """
     try:
         # Check the type first, because reading a FIFO or a device may never end.

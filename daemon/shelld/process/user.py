@@ -9,7 +9,7 @@ from functools import cache
 
 
 def home_without_variable(env: Mapping[str, str]) -> str | None:
-    """Return the directory that bash takes for ``~`` if `env` has no HOME; otherwise None."""
+    """Return the directory that bash uses for ``~`` if `env` has no HOME; otherwise None."""
     return None if "HOME" in env else home_of_user()
 
 
