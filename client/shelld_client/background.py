@@ -1,8 +1,8 @@
 """Runs a task without a parent task, on asyncio or trio.
 
 A task group would not work. The task that enters a task group must also exit the group, and must do
-so before it exits any scope around the group. But a client in an asynchronous generator or a pytest
-fixture is often exited by another task.
+so before it exits any scope around the group. But if a client is entered in an asynchronous
+generator or a pytest fixture, often another task exits the client.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ def _asyncio_loop() -> asyncio.AbstractEventLoop | None:
 
 
 async def run_together(*works: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Run each coroutine function in its own task. Use it for the `work` of a `Background`.
+    """Run each coroutine function in its own task. The `work` of a `Background` may call this
+    function.
 
     On trio, the tasks are protected from KeyboardInterrupt, which would crash trio in these tasks.
     The main task gets the KeyboardInterrupt instead.

@@ -86,8 +86,8 @@ class Job(Items[Event]):
         # An event that was received but not yet returned, because skipped output that comes before
         # it must be read first.
         self._event: Event | None = None
-        # While output that is older than the subscription is being read, an event that stands for
-        # the beginning of the subscription; otherwise None.
+        # An event that stands for the beginning of the subscription, while the iteration still
+        # reads output that is older than the subscription; otherwise None.
         self._beginning: Event | None = None
         # The params of the subscription, or None before it begins. `from_seq` is the number of the
         # last event that was received, so the same call continues the subscription after a lost
@@ -100,7 +100,7 @@ class Job(Items[Event]):
         # The offsets in stdout and stderr from which `output` reads and `wait_for` searches.
         self._unread = (0, 0)
         self._unsearched = (0, 0)
-        # The offset at which the last match in each stream ended.
+        # Maps each stream to the offset at which its last match ended.
         self._matched_to: dict[str, int] = {}
 
     @property
@@ -157,8 +157,8 @@ class Job(Items[Event]):
         except (ShellError, TimeoutError):
             # If the daemon has ended, the command has ended as well. After a timeout, the request
             # is already sent, and the daemon executes it although nobody waits for the answer. But
-            # without a connection, nothing was sent, so `_end` leaves the request to the next
-            # connection.
+            # if the connection was lost, no request was sent, so `_end` has the command killed on
+            # the next connection.
             self._is_killed = not self._is_cut
         finally:
             self._end()
@@ -374,8 +374,8 @@ class Job(Items[Event]):
                 # If the number is the same as before, every further attempt fails with the same
                 # error.
                 raise item
-            # The daemon no longer keeps some events after the last received one. But their output
-            # can be read.
+            # The daemon no longer keeps some of the events after the last received one. But the
+            # output in these events can be read.
             self._subscribed["from_seq"] = kept_after
             self._must_catch_up = True
             return None
@@ -399,7 +399,8 @@ class Job(Items[Event]):
         if listening is None and isinstance(error, ShellError):
             # Nobody was listening, so no event is lost.
             return
-        # An interrupt may have lost an event. A new subscription of this job gets this event again.
+        # An interrupt may have discarded an event. A new subscription of this job gets this event
+        # again.
         self._listening = self._event = self._beginning = self._subscribed = None
         self._must_catch_up = True
         if listening is not None:
@@ -409,7 +410,7 @@ class Job(Items[Event]):
 def _give_up_at(timeout: float | None) -> float:
     """Return the time (of time.monotonic()) at which to give up.
 
-    Raises TypeError or ValueError if `timeout` is no number.
+    Raises TypeError or ValueError if `timeout` is not a number.
     """
     if timeout is not None and math.isnan(timeout):
         raise ValueError("timeout must be a number of seconds, not NaN")

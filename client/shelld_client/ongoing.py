@@ -55,10 +55,10 @@ class Ongoing:
         self._mailbox = mailbox
         self._call = call
         self._id = connection.new_id()
-        # Until the answer comes, the subscription that the request continues. From then on, the
-        # subscription that the request owns.
+        # The name of a subscription. Until the answer comes, this is the subscription that the
+        # request continues. After the answer, it is the subscription that the request owns.
         self._subscription = str(call.params.get("subscription") or "")
-        # The earlier request, which owned the subscription before this one.
+        # The id of the request that owned the subscription before this request, or None.
         self._taken_from: int | None = None
         self._has_withdrawn = False
         mailbox.on_answer = _weakly(self)

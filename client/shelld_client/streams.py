@@ -37,7 +37,7 @@ class Begin(Protocol):
 
 
 class Items(Generic[T]):
-    """The base of all iterators. Only one task or thread at a time runs `_next`."""
+    """The base class of all iterators. Only one task or thread at a time runs `_next`."""
 
     # `__del__` runs even if `__init__` has failed, so the attributes that it reads have defaults in
     # their classes.
@@ -317,8 +317,8 @@ class OutputStream(_Iteration[OutputEvent | BashResult | BackgroundResult]):
         self._ongoing = None
 
     def _next_has_failed(self, error: BaseException) -> None:
-        # An interrupt may have lost an item, even the last item. So no caller may wait for another
-        # item.
+        # An interrupt may have discarded an item, even the last item. So no caller may wait for
+        # another item.
         self.end()
 
     def _next(self) -> OutputEvent | BashResult | BackgroundResult:
