@@ -24,7 +24,7 @@ _PAUSE_S = 0.01
 
 
 class Raw:
-    """A daemon driven without the client library."""
+    """Calls a daemon without the client library."""
 
     def __init__(self) -> None:
         self._daemon = RawDaemon(*_KEEP_ALL)

@@ -39,7 +39,7 @@ _KEEP_ALL = ("--retain-bytes", "256M", "--retain-total-bytes", "1G")
 
 
 class Ours:
-    """One daemon, driven without the client library."""
+    """Starts one daemon, and calls it without the client library."""
 
     name = "shelld"
 

@@ -1,4 +1,4 @@
-"""Provides what all benchmarks use: clocks, a daemon driven without the client library, and a
+"""Provides what all benchmarks use: clocks, calls of a daemon without the client library, and a
 report.
 """
 
@@ -93,7 +93,9 @@ def busy_loops() -> Generator[None]:
 
 
 class RawDaemon:
-    """A daemon driven without the client library, as from any other language."""
+    """Starts a daemon, and calls it without the client library, as a program in another language
+    would.
+    """
 
     def __init__(self, *arguments: str, new_session: bool = False) -> None:
         self.process = subprocess.Popen(

@@ -1,6 +1,6 @@
-"""Compare shelld with other ways to run a command, by asking all of them the same questions in
+"""Compare shelld with other ways to run a command. All of them get the same questions, and take
 turns.
 
 ``python -m compare`` (`make bench`, `make bench-peers`) asks the questions; `compare.report` turns
-the answers into the page and the plot of the documents.
+the answers into the page and the plot in the documents.
 """

@@ -1,4 +1,5 @@
-"""Ask all contestants all questions, in turns; print a table and write the answers to a file.
+"""Ask all contestants all questions. The contestants take turns. Print a table, and write the
+answers to a file.
 
 With ``--only``, the other rows of the output file stay as they are.
 

@@ -22,7 +22,8 @@ from compare.contestant import (
 from compare.installed import Installed
 from compare.line_contestant import LineContestant
 
-# The checks need no more chunks than this. Decoding more chunks would only slow down the benchmark.
+# How many chunks of output to decode and keep. The checks need no more chunks, and decoding more
+# would only slow down the benchmark.
 KEPT_CHUNKS = 16
 
 
@@ -73,7 +74,9 @@ def params_of(message: dict[str, Any]) -> dict[str, Any]:
 
 
 class ExecServer(CodexContestant):
-    """A command has ended when its exit and all earlier messages have arrived, in any order."""
+    """Codex's exec-server. A command has ended when the message about its exit and all messages
+    before it have arrived. These messages may arrive in any order.
+    """
 
     name = "codex exec-server"
     arguments = ("exec-server", "--listen", "stdio", "--concurrent-requests", "64")

@@ -35,8 +35,8 @@ class DesktopCommanderTerminals(DesktopCommander, HasTerminals):
 class DesktopCommanderTerminal(Terminal):
     """A terminal that is read again and again, until its output ends with the expected text.
 
-    The server's own waits end only at a prompt without a line end. If only new output is asked for,
-    the answer lacks text that was added to a line after the line was read.
+    The server itself can wait, but only for a prompt without a line end. If only new output is
+    asked for, the answer lacks text that was added to a line after the line was read.
     """
 
     def __init__(self, server: DesktopCommanderTerminals, pid: int) -> None:

@@ -72,7 +72,9 @@ class LineServer:
                 yield message
 
     def lines(self, limit_s: float = LIMIT_S) -> Iterator[bytes]:
-        """Yield lines without decoding them. Raise `NoAnswer` as `messages` does."""
+        """Yield the lines that come within `limit_s` seconds, without decoding them. Then raise
+        `NoAnswer`.
+        """
         deadline = time.monotonic() + limit_s
         while True:
             while self._lines:

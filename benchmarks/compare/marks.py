@@ -14,7 +14,7 @@ from pathlib import Path
 from compare.contestant import NoAnswer
 
 START_LIMIT_S = 10.0
-# After the action that should end processes, they may take this long to end.
+# How long processes may take to end after the action that should end them.
 END_LIMIT_S = 3.0
 
 _numbers = itertools.count(1)

@@ -26,7 +26,7 @@ DESKTOP_COMMANDER = (
     "@wonderwhy-er/desktop-commander/dist/index.js",
 )
 
-# A maker may raise `NotInstalled`.
+# A function that makes a contestant. It may raise `NotInstalled`.
 Maker = Callable[[], P]
 
 BASELINES: dict[str, Maker[Contestant]] = {

@@ -44,7 +44,7 @@ def _panel(axes: Axes, results: Results, figure: str, *, names: bool) -> None:
 
 def main() -> None:
     results = read(RESULTS)
-    # Keep text as text, and make the output reproducible.
+    # Write text as text, not as outlines, and make the output reproducible.
     pyplot.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "shelld"})
     plot, panels = pyplot.subplots(1, len(PLOTTED), figsize=(11, 3.2), layout="constrained")
     for number, (axes, figure) in enumerate(zip(panels, PLOTTED, strict=True)):

@@ -30,7 +30,7 @@ LARGE_LIMIT_S = 60.0
 # The time limit for an answer that a leftover process may delay.
 SHORT_LIMIT_S = 5.0
 
-# The values of one question, by figure.
+# Maps each figure of a question to the measured values.
 Samples = dict[str, list[float]]
 
 
@@ -107,7 +107,7 @@ def _output(figure: str, megabytes: int) -> Callable[[Contestant], Samples]:
             pids = contestant.server_pids() or [os.getpid()]
             before = {pid: memory_mb(pid, "status", "VmRSS") for pid in pids}
             for pid in pids:
-                # Reset the peak, see proc(5).
+                # Reset VmHWM, the peak of the process's memory use: see proc(5).
                 Path(f"/proc/{pid}/clear_refs").write_text("5")
             answer = contestant.run(command, timeout_s=LARGE_LIMIT_S)
             # If a process ran the command and has ended, its growth is negative.

@@ -65,7 +65,7 @@ def ahead_of(results: Results, figure: str, name: str) -> list[str]:
 
 
 def merged(results: Results, path: Path) -> Results:
-    """Add to `results` the rows that it lacks and the file has.
+    """Add to `results` the rows that only the file has.
 
     Raises SystemExit if the file is about other contestants or another machine.
     """

@@ -28,8 +28,8 @@ BASH = "/bin/bash"
 
 
 class OwnProgram(Contestant):
-    """A program that starts its commands itself. `program` is Python source that runs the command
-    in its argument; `crash_during` kills it.
+    """A program that starts its commands itself. `program` is the source of a Python program that
+    runs the command in `sys.argv[1]`. `crash_during` starts this program and kills it.
     """
 
     version = platform.python_version()

@@ -33,9 +33,8 @@ class HasTerminals(Participant):
 
 
 class Output:
-    """The output of a terminal, in pieces.
-
-    This object counts the output, and keeps only its last part.
+    """Takes the output of a terminal piece by piece. Counts the output, and keeps only its last
+    part.
     """
 
     def __init__(self, end: str) -> None:
@@ -46,7 +45,7 @@ class Output:
     def add(self, data: bytes) -> bool:
         """Add output, and return whether the output has `end` now.
 
-        After that, add no more output.
+        If the output has `end`, do not call this method again.
         """
         self.count += len(data)
         self._last = self._last[-len(self._end) :] + data
