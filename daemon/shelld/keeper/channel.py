@@ -237,7 +237,7 @@ class Channel:
         """
 
     def _with_received(self, ancillary: list[tuple[int, int, bytes]]) -> list[int]:
-        """Return the descriptors of earlier reads and of this read that are not assigned to a
+        """Return all descriptors that were read, now or earlier, and that are not assigned to a
         message yet.
         """
         descriptors = self._descriptors.copy()

@@ -160,7 +160,7 @@ class Runner:
         while self._is_needed or self._busy:
             events = self._wait()
             # Reap before reading the channel. If a kill arrives after the command has ended, this
-            # runner must already know that it has ended.
+            # runner must already know that the command has ended.
             if self._busy:
                 self._reap()
             if self._wake.fileno() in events:

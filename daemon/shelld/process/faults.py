@@ -5,8 +5,8 @@ shells. So the daemon has boundaries, which ARCHITECTURE.md lists. At each bound
 ends only one piece of work, such as a request. The boundary reports the exception to this module,
 which logs it once, with its traceback, and counts it for ``server_info``.
 
-A *shortage* is no fault. It means that the system has no thread, descriptor, memory or disk space
-for one request. The answer to this request is ``resource_exhausted``.
+A *shortage* is not a fault. It means that the system has no thread, descriptor, memory or disk
+space for one request. The answer to this request is ``resource_exhausted``.
 
 This module has one counter for the process. `report` and `answer_for` never raise, even if there is
 no memory for their work.

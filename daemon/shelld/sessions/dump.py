@@ -47,9 +47,9 @@ def dump_program(
     `own_directory`: a path to the daemon's directory. `globals_word`: the program in
     `globals.bash`, quoted as a word. `functions_word`: the program in `functions.bash`, quoted as a
     word, or b"" to leave out its check. The standard output of the program in `functions.bash` must
-    be a file. `before_functions`: commands of ours that run before bash reports its functions, each
-    with "; " at its end. When these commands run, nothing that the session's command has set up can
-    interfere. Posix mode is off, because in posix mode, bash would exit if `eval` defined a
+    be a file. `before_functions`: commands that shelld runs before bash reports its functions. Each
+    command ends with "; ". When these commands run, nothing that the session's command has set up
+    can interfere. Posix mode is off, because in posix mode, bash would exit if `eval` defined a
     function whose name is not an identifier. `lists_options`: whether bash lists the names of all
     options. The names are the same in all dumps, so bash need not list them again after the first
     dump.

@@ -261,7 +261,7 @@ class Session:
         """Keep the state that a command has left.
 
         Returns None if the state is kept. If the state or a part of it cannot be kept, returns the
-        reason. A long dump is returned for `settle`, which parses it.
+        reason. If the dump is long, returns a `LeftState` for `settle`, which parses the dump.
         """
         if not is_whole(left.dump, is_short=left.basis is not None):
             return Unkept.INCOMPLETE if left.dump else Unkept.MISSING

@@ -292,8 +292,9 @@ class Life:
     def _release_if_asked(self) -> None:
         """Move a running command to the background if somebody has asked for it.
 
-        If the command does not run yet, this does nothing, and is called again later: there is no
-        pid for the answer yet, and another runner may still need the files of the command.
+        If the command does not run yet, this method does nothing, and is called again later. Until
+        then, there is no pid for the answer, and another runner may still need the files of the
+        command.
         """
         if self._is_to_be_released and self.shell.is_running:
             self.shell.released = True
