@@ -1,4 +1,5 @@
-"""The cost of jobs and streams of `Client`, of the requests that they send, and of an import.
+"""The cost of `Client`'s jobs and streams, compared with the bare requests, and the cost of an
+import.
 
 Usage: python benchmarks/client.py [--rounds N]
 """

@@ -1,9 +1,9 @@
 """The cost of containment.
 
-The benchmark measures the time of a command on a runner, of a kill (until it is proved that no
-process is left), and of a stop. It also measures the memory of an idle daemon, and how long a
-thousand shells take to start and to end. Every ratio is relative to a plain spawn, which takes
-turns with shelld in the same run.
+The benchmark measures how long a command on a runner takes, how long a kill takes (until it is
+proved that no process is left), and how long the daemon takes to stop. It also measures the memory
+of an idle daemon, and how long a thousand shells take to start and to end. Every ratio is relative
+to a plain spawn, which takes turns with shelld in the same run.
 
 Usage: python benchmarks/containment.py [--rounds N]
 """

@@ -1,4 +1,4 @@
-"""The cost of terminals and of input for running commands.
+"""The cost of terminals, and of writing input to running commands.
 
 The benchmark measures the start of a command with a terminal and with pipes, and the time from a
 write to its answer. It measures the throughput of a terminal. While a program writes a lot to its
