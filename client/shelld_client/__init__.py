@@ -173,8 +173,8 @@ __all__ = [
     "__version__",
 ]
 
-# The names that need an event loop, and their modules. `Client` needs none, so a program that uses
-# only `Client` does not import one.
+# Maps each name that needs an event loop to its module. `Client` needs no event loop, so a program
+# that uses only `Client` does not import one.
 _ASYNC: Final = {
     "AsyncClient": "client",
     "AsyncEventStream": "async_streams",

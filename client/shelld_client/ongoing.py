@@ -31,7 +31,7 @@ class Ongoing:
 
     `check` is called once the request is registered with the connection. `check_taker` raises an
     exception if nothing could wake the task or thread that calls it. Call `check_taker` before you
-    wait for an item, or for another task or thread that takes an item.
+    wait for an item, and before you wait for another task or thread that takes an item.
     """
 
     # `__del__` reads this value if `__init__` has failed.

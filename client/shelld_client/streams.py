@@ -180,8 +180,8 @@ class EventStream(_Iteration[Event]):
             self._reached = from_seq
         elif self._params.get("idempotency_key") is None:
             self._reached = result.seq
-        # With a key, the daemon sends all kept events again. After the end of the subscription, it
-        # sends only these.
+        # If the call has a key, the daemon sends all kept events again. If the subscription is
+        # over, the daemon sends only these events.
         self._is_over = result.is_over and self._reached == result.seq
         return self
 

@@ -10,13 +10,13 @@ Invariants:
   reap it. The runner uses the pid as a process group only during that time, so the number cannot
   belong to another group.
 * The runner reports a tree as empty only on ECHILD. Without subreapers, a scan of all processes
-  must also find none of the tree.
+  must also find no process of the tree.
 * The runner starts a command only when no process of the last command is left, and never after the
   runner has read end of file on the channel.
 * A runner takes no other command once a command has changed the runner's directory, limits or
   priority.
 * A runner that cannot do its job ends with an error. Its keeper then kills the processes that the
-  runner left, and reports to the daemon. "Failures" in the docstring of the package describes this.
+  runner left, and reports to the daemon. See "Failures" in the docstring of the package.
 """
 
 from __future__ import annotations

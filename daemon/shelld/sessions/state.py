@@ -104,7 +104,7 @@ class ShellState(Struct, frozen=True):
         that give a command another meaning.
         """
         shopt_on, _, _ = self.switches.partition(b"\\builtin shopt -u")
-        # The env of a call adds options at the end of the line.
+        # The `env` of a call may have added options at the end of the line.
         set_on = _SET_ON.findall(self.options)
         options = telling_lines({*shopt_on.split(), *set_on})
         return self.definitions + self.pushed + self.aliases + options

@@ -136,7 +136,7 @@ class Launch:
         self._theirs: list[int] = []
         self.stdout = -1
         self.stderr: int | None = None
-        # The input of a command that can get more input once it runs; otherwise None.
+        # The input of the command, if the command can get more input once it runs; otherwise None.
         self.input: PipeInput | TerminalInput | None = None
         # The supervisor owns the recorder after `hand_over`.
         self.recorder: Recorder | None = None

@@ -131,8 +131,8 @@ class Links:
 
     @property
     def is_shortage(self) -> bool:
-        """Whether the last read ran out of memory, or input is queued that the poller does not
-        watch.
+        """Whether a resource is short: the last read ran out of memory, or the poller does not
+        watch the input although some is queued.
         """
         return self._shortages > 0 or (self._input is not None and self._input.is_unwatched)
 
