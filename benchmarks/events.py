@@ -54,7 +54,7 @@ class Ours:
         return self._server.send(method, params)
 
     def messages(self, limit_s: float = 60) -> Iterator[dict[str, Any]]:
-        """Yield messages for this many seconds."""
+        """Yield messages for `limit_s` seconds."""
         return self._server.messages(limit_s)
 
     @property

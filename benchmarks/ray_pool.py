@@ -1,8 +1,9 @@
 """A pool on Ray: the cost of a call, and the commands per second of several daemons and nodes.
 
 The benchmark compares a call through the pool with a call to an actor that has an `AsyncClient`.
-The two calls take turns. It compares commands per second with SWE-ReX's local runtime, in the same
-run. Figures are medians; absolute numbers depend on the machine.
+The two calls take turns. The benchmark also compares the commands per second with those of
+SWE-ReX's local runtime, in the same run. Figures are medians; absolute numbers depend on the
+machine.
 
 The last rows are a model of a large cluster, from the figures of this run. The model assumes that
 nodes share nothing, and that commands wait more than they compute. Then the throughput of the

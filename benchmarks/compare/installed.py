@@ -75,7 +75,7 @@ def imported_from_pypi(package: str) -> tuple[ModuleType, str]:
 def from_npm(package: str, program: str) -> Installed:
     """Install a package into its own folder, without running its scripts.
 
-    `program` is a pattern for the path of the program below `node_modules`.
+    `program` is a pattern for the path of the program under `node_modules`.
     """
     folder = FOLDER / package.rpartition("/")[2]
     manifest = folder / "node_modules" / package / "package.json"
