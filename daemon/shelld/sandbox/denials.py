@@ -25,7 +25,7 @@ class Denials:
 
     @property
     def shown(self) -> list[Denied] | None:
-        """The refused connections, as results contain them; None if nothing was refused."""
+        """The refused connections, in the form that results use; None if nothing was refused."""
         return [
             Denied("network", host, port, count, reason)
             for (host, port, reason), count in self._counts.items()

@@ -1,7 +1,7 @@
 """Resolves the network of a policy: `network`, `hosts`, and the variables that lead to the proxy.
 Pure.
 
-Invariant: a call gets only hosts that its session has, too.
+Invariant: a call can reach only hosts that its session can also reach.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ def _shown(rules: Iterable[Rule]) -> tuple[str, ...]:
 
 
 def proxy_variables(network: SandboxNetwork, hosts: Iterable[str]) -> dict[str, str]:
-    """Return the variables with which programs find the proxy. Return no variables for a network
-    other than `hosts`.
+    """Return the variables with which programs find the proxy. There are none if `network` is not
+    "hosts", because then there is no proxy.
 
     If `hosts` lists 127.0.0.1, this address means the machine and not the sandbox. In this case,
     `no_proxy` does not list the address, because only the proxy leads to the machine.

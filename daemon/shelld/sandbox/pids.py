@@ -97,7 +97,7 @@ class NamespacedChannel(Channel):
 
     def __init__(self, sock: socket.socket) -> None:
         super().__init__(sock)
-        # How many messages of its list `_complete` has translated so far.
+        # How many messages of the current list `_complete` has translated so far.
         self._translated_count = 0
 
     def _complete(self, messages: list[tuple[Message, list[int]]]) -> None:

@@ -5,7 +5,7 @@ same messages as a runner outside of a sandbox. So a command costs nothing extra
 terminals and kills work. For the runner outside, the whole sandbox is one command. When the runner
 reports that this command has ended, no process of the sandbox is left.
 
-Owns the channels, the idle runners, and the directory of the daemon's files in the sandbox.
+Owns the channels, the idle runners, and the directory in the sandbox with the daemon's files.
 
 Invariants:
 
@@ -67,8 +67,8 @@ _ERROR_BYTES: Final = 4_096
 _TERMINALS: Final = "/dev/pts"
 # The number of descriptors that come with ENTERED. The descriptor for the proxy does not count.
 _ENTERED_WITH: Final = 2
-# Only bash itself may report a state. A child of bash would write its state to a file with this
-# name, but a directory has this name, so the child cannot write the file.
+# Only bash itself may report the state of the session. A child of bash would write its state to a
+# file with this name, but a directory has this name, so the child cannot write the file.
 _NO_FILE: Final = "-1"
 
 
@@ -337,8 +337,8 @@ class Sandbox:
 
     @property
     def is_stale(self) -> bool:
-        """Whether something has appeared on the machine that this sandbox shows, but a new sandbox
-        would hide.
+        """Whether this sandbox shows something that has since appeared on the machine, and that a
+        new sandbox would hide.
         """
         view = self._view
         if view is None:
@@ -363,7 +363,9 @@ class Sandbox:
 
     @property
     def was_too_late(self) -> bool:
-        """Whether the start may have failed only because a socket was removed from the machine."""
+        """Whether the start may have failed only because a socket that the sandbox hides was
+        removed or replaced.
+        """
         view = self._view
         return self.missing is engine.NO_MOUNT and view is not None and view.is_socket_gone
 
@@ -440,12 +442,14 @@ class Sandbox:
                 self._keeper.send((STOP_RUNNER, self._inner_pids[pid]))
 
     def replace_keeper_of(self, channel: Channel) -> None:
-        """End the sandbox, because its keeper starts no runner."""
+        """End the sandbox, because its keeper does not start any more runners."""
         del channel
         self.end()
 
     def is_dying(self, runner: int | None) -> bool:
-        """Return False, because `orphans` waits until the whole sandbox has ended."""
+        """Return False. No other wait is needed, because `orphans` waits until the whole sandbox
+        has ended.
+        """
         del runner
         return False
 

@@ -82,7 +82,9 @@ class Sandboxes:
             # The sandbox was retired during the wait, so try another one.
 
     def ready(self, key: SandboxKey) -> Sandbox | None:
-        """Return the sandbox if it is ready. Do not wait for it."""
+        """Return the sandbox if it is ready, and None otherwise. Do not wait until the sandbox is
+        ready.
+        """
         sandbox = self._sandboxes.get(key)
         if sandbox is None or not sandbox.is_ready or sandbox.has_ended:
             return None

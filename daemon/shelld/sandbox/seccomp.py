@@ -114,8 +114,8 @@ def _refuse(number: int) -> bytes:
 
 
 def _when(number: int, steps: list[bytes]) -> list[bytes]:
-    """Return a program that runs `steps` for one system call. `steps` must end with a decision
-    about the call. Other system calls jump over `steps`.
+    """Return a program that runs `steps` for one system call, and skips `steps` for all others.
+    `steps` must end with a decision about the call.
     """
     return [_step(_JUMP_EQUAL, number, 0, len(steps)), *steps]
 

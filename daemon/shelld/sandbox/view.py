@@ -42,7 +42,8 @@ _KERNEL_SETTINGS: Final = ("sys", "sysrq-trigger", "fs", "acpi", "scsi", "mtrr",
 # The paths in /run that programs need: the resolver's configuration, and the system on NixOS.
 _NEEDED_IN_RUN: Final = ("/run/current-system", "/run/opengl-driver", "/run/systemd/resolve")
 _RESOLVER: Final = "/etc/resolv.conf"
-# The errors of a path that leads nowhere, or that no program of this user can reach.
+# The errors that a system call reports for a path that leads nowhere, or that no program of this
+# user can reach.
 _LEADS_NOWHERE: Final = frozenset(
     (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.EACCES)
 )
@@ -242,10 +243,10 @@ def shown_sockets(
     them. Raises OSError.
 
     `hidden`: the directories that are private in the sandbox, such as /tmp. `shown`: the
-    directories of the machine that stay visible below private ones. `paths`: the paths that the
-    kernel lists. If such a path is gone, its socket may have another name in the same directory. If
-    the path of a lasting daemon's socket is too long, the daemon binds the socket by a descriptor,
-    and the kernel does not list the real path.
+    directories of the machine that stay visible inside private directories. `paths`: the paths that
+    the kernel lists. If such a path is gone, its socket may have another name in the same
+    directory. If the path of a lasting daemon's socket is too long, the daemon binds the socket by
+    a descriptor, and the kernel does not list the real path.
     """
     directories = dict.fromkeys(possible_directories())
     for path in paths:
