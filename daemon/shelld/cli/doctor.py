@@ -303,8 +303,8 @@ async def _prompts(daemon: LocalDaemon) -> Diagnosis:
 
 async def _containment(daemon: LocalDaemon) -> Diagnosis:
     # Start a process that has its own session and whose parent has ended. Check first that both
-    # programs exist. If one were missing, the process ``$!`` would end at once, and the check below
-    # might or might not notice this.
+    # programs exist. If a program were missing, the process ``$!`` would end at once. The check
+    # below might then come too early to notice that the process has ended.
     result = await daemon.run("type -P setsid sleep >/dev/null && (setsid sleep 300 & echo $!)")
     try:
         # In a sandbox, `$!` is the pid inside of the sandbox, so take the pid from `leftover`.

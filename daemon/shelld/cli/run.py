@@ -109,7 +109,7 @@ def run_parser() -> argparse.ArgumentParser:
 
 
 def _directory(text: str) -> str:
-    # The protocol takes only names that are UTF-8. This raises a ValueError for other names.
+    # The protocol takes only names that are UTF-8. For other names, `encode` raises a ValueError.
     text.encode()
     if not text:
         raise ValueError

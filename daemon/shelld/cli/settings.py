@@ -132,7 +132,9 @@ def _from_file(
 def _words_of_value(
     name: str, action: argparse.Action, value: object, directory: Path
 ) -> Iterator[str]:
-    """Yield the words that stand for a value in a file. Raises ValueError."""
+    """Yield the words of a command line that set an option to a value from a file. Raises
+    ValueError.
+    """
     if action.nargs == 0:
         if not isinstance(value, bool):
             raise ValueError("must be true or false")

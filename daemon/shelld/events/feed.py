@@ -227,9 +227,7 @@ class Feed:
         return has_room and not (self.subscription.is_hurried and size > self._options.max_bytes)
 
     def _skip(self, name: StreamName, stop: int, *, is_last: bool) -> None:
-        """Skip the output of a stream up to `stop`, but not the newest line unless `is_last` is
-        True.
-        """
+        """Skip the output of a stream up to `stop`. If `is_last` is False, keep the newest line."""
         start = self._positions[name]
         end = stop if is_last else _newest_line(self._streams[name].store, start, stop)
         self._positions[name] = end
@@ -359,7 +357,9 @@ class Feed:
         return wants and may_change and not self.subscription.is_over
 
     async def _note_leftover(self) -> None:
-        """Record whether the command leaves processes. The answer to the request names them."""
+        """Record whether the command has left processes behind, because the answer to its request
+        names them.
+        """
         shell = self.shell
         await shell.wait_until(lambda: self._has_ended)
         self._has_untold_leftover = bool(shell.leftover) and not shell.is_empty

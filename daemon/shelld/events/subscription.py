@@ -287,9 +287,9 @@ class Subscription:
         """Tell a client that no more events follow, unless an event has told the client this
         already.
 
-        A client that begins a subscription can ask for the event `exit`, which has the same
-        meaning. A client that continues a subscription cannot ask for other kinds of events. Raises
-        MemoryError.
+        A client that begins a subscription can ask for the event `exit`, which also means that no
+        more events follow. A client that continues a subscription cannot ask for other kinds of
+        events. Raises MemoryError.
         """
         if self._must_tell_over and "exit" not in self.options.events and not self._is_closed:
             over = SubscriptionOver(subscription=self.name, request_id=self._request_id)

@@ -1,11 +1,11 @@
 """Manages the directory with the sockets of the user's lasting daemons.
 
 Owns the rules for the directory, the sockets in it, and the lock. The directory is `shelld` in
-XDG_RUNTIME_DIR. If this variable names no directory for this user, it is `/tmp/shelld-UID`. A
-`SocketDirectory` opens the directory once, and reaches all files in it through the descriptor. So
-nobody can replace the directory while the `SocketDirectory` is open, and the directory may have a
-path of any length. A socket is bound to its whole path if the path is short enough. The kernel then
-lists the path, and sandboxes hide the sockets that the kernel lists.
+XDG_RUNTIME_DIR, or `/tmp/shelld-UID` if this variable does not name a directory that this user may
+use. A `SocketDirectory` opens the directory once, and reaches all files in it through the
+descriptor. So nobody can replace the directory while the `SocketDirectory` is open, and the
+directory may have a path of any length. A socket is bound to its whole path if the path is short
+enough. The kernel then lists the path, and sandboxes hide the sockets that the kernel lists.
 
 Never follows or removes a file that is not a socket of this user. A process holds the lock while it
 binds or removes a socket. The lock is on the directory itself, so it leaves no file.

@@ -34,7 +34,7 @@ _DESCRIPTORS: Final = 2
 HANDSHAKE: Final = 1
 # The version of the protocol. It equals `PROTOCOL` in `shelld_protocol.about`.
 PROTOCOL: Final = 1
-# The exit code if answers could not be written although the client may still run. `app` has the
+# The exit code if answers could not be written although the client may still run. `app` defines the
 # same exit code.
 STDOUT_FAILED: Final = 3
 
@@ -79,7 +79,7 @@ class Reply(NamedTuple):
 
 
 class End(NamedTuple):
-    """The daemon no longer serves the client. `exit_code` is for `shelld attach`.
+    """The daemon no longer serves the client. `shelld attach` exits with `exit_code`.
 
     `detached`: the client has closed its stream. `stolen`: another client has taken the daemon.
     `stopped`: the daemon ends.

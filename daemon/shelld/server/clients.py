@@ -88,8 +88,8 @@ class Clients:
         self._name, self._listener, self._linger_s = lasting
         self._client: AttachedClient | None = None
         self._generation = 0
-        # The time at which the last client left. At the start, this time is so late that the first
-        # client has at least `FIRST_CLIENT_S` to come.
+        # The time at which the last client left. Before the first client comes, this time may be in
+        # the future, so that the first client has at least `FIRST_CLIENT_S` to come.
         self._left_at = time.monotonic() + max(0, FIRST_CLIENT_S - self._linger_s)
         # When a client comes or goes, this event is set and another event takes its place.
         self._changed = anyio.Event()
@@ -249,8 +249,8 @@ class Clients:
     ) -> None:
         async with self._attaching:
             if is_hung_up(connection):
-                # This `shelld attach` has given up, so do not end the service of another client for
-                # it.
+                # This `shelld attach` has given up, so the daemon must not drop another client to
+                # make room.
                 return
             if not await self._make_room(steal=hello.steal):
                 self._reply(connection, "busy")

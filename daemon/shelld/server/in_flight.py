@@ -171,6 +171,6 @@ class RequestTable:
         self._waiting_bytes -= self._waiting.pop(entry)
 
     def start_no_more(self) -> None:
-        """Start no waiting request any more. The waiting requests stay in the table."""
+        """Do not start the waiting requests any more. They stay in the table."""
         self._waiting.clear()
         self._waiting_bytes = 0

@@ -59,7 +59,7 @@ class RequestReader:
         self._wants_no_more = wants_no_more
         # Bytes that were read but not framed yet; b"" means the end of file.
         self._received: bytes | None = None
-        # The number of failed reads in a row, and how many of them had another cause than a
+        # The number of failed reads in a row, and how many of these failures were not caused by a
         # shortage.
         self._failures = self._faults = 0
 

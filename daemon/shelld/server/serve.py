@@ -530,7 +530,8 @@ class Server:
 
     def _refuse_in_flight(self, answer: Callable[[InFlight], bytes]) -> None:
         while self._members:
-            # The daemon is draining, so it refuses these members of batches.
+            # These members of batches have not started. The daemon is draining, so `_accept`
+            # refuses them.
             self._accept(*self._members.popleft())
         self._requests.start_no_more()
         for entry in self._requests.all():

@@ -37,14 +37,15 @@ from shelld.keeper.transient import TRANSIENT
 from shelld.process import faults
 from shelld.server.startup import StartupError
 
-# The capacity of a pipe. A larger size would mean a large allocation for each request.
+# How many bytes to read at once: the capacity of a pipe. With a larger number, each read would
+# allocate a large buffer.
 READ_BYTES: Final = 64 * 1024
 
 # The size of a read if there is no memory for a larger read. In this way, the client still gets
 # answers.
 LITTLE_BYTES: Final = 4 * 1024
 
-# The errors of a write after the reader has closed its end.
+# The errors that a write raises after the reader has closed its end.
 _CLIENT_IS_GONE: Final = (errno.EPIPE, errno.ECONNRESET, errno.ENOTCONN)
 
 # The thread joins small answers into one write of at most this size.
@@ -231,7 +232,7 @@ class Output:
             return False
 
     def _break(self, error: OSError | None = None) -> None:
-        """Mark the stream as broken. Without `error`, our own code has failed."""
+        """Mark the stream as broken. If `error` is None, our own code has failed."""
         self._note_failure(error)
         with self._lock:
             self.is_broken = True

@@ -43,7 +43,8 @@ from shelld.shells.manager import Manager
 from shelld.shells.shell import Shell
 from shelld.targets.targets import Targets
 
-# The maximum number of watchers. Each watcher has a descriptor, and takes time of the event loop.
+# The maximum number of watchers. Each watcher needs a descriptor, and the event loop spends time on
+# each watcher.
 MAX_WATCHERS: Final = 16
 # The maximum lengths of a command and of a line in an answer.
 _COMMAND_CHARACTERS: Final = 200
