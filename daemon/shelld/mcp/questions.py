@@ -1,9 +1,9 @@
 """Turns the prompt of a task's program into a question to the client. The question is a form.
 
-Owns the keys of a task's questions. A prompt becomes a question only if it is proved and its answer
-is not a secret. If the program reads from a pipe, or from a terminal that echoes input, the answer
-does not count as a secret. A form never asks for a secret. Instead, the message of the task says
-that a person must type the secret.
+Owns the keys of a task's questions. A prompt becomes a question only if the kernel proves that the
+program waits for input, and if the answer is not a secret. If the program reads from a pipe, or
+from a terminal that echoes input, the answer does not count as a secret. A form never asks for a
+secret. Instead, the message of the task says that a person must type the secret.
 
 A question lasts as long as its prompt (see `identity_of`). An answer to an earlier question is
 ignored, because the client gave it to another prompt.

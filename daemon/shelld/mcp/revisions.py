@@ -1,7 +1,8 @@
 """Finds the MCP revision of a request. Pure.
 
 Each request has its own revision. A request with a revision in ``_meta`` belongs to the modern era.
-Any other request has the revision of the last ``initialize``. So both eras can share a stream.
+Any other request has the revision of the last ``initialize``. So requests of both eras can come on
+the same stream.
 """
 
 from __future__ import annotations

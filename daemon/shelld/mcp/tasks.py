@@ -113,7 +113,7 @@ class Task:
             status_message=message,
             created_at=timestamp(self._created_at),
             last_updated_at=timestamp(updated_at),
-            # This is how long after the creation of the task the client may forget the task. The
+            # The client may forget the task when this time has passed since its creation. The
             # output is retained for `_retain_ms` after the command has ended, so add the time from
             # the creation of the task to the end of the command.
             ttl_ms=self._retain_ms + (self._lasted_ms if self.is_over else self._age_ms()),

@@ -42,9 +42,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# How long after its start the daemon loads the tools. The delay lets the first commands run without
-# a wait, and a daemon that ends soon loads no tools. If a host lists the tools earlier, the daemon
-# loads them at once for this request.
+# How long after its start the daemon loads the tools. Because of the delay, loading the tools does
+# not slow down the first commands, and a daemon that ends soon never loads the tools. If a host
+# lists the tools earlier, the daemon loads them at once for this request.
 LOAD_DELAY_S: Final = 1.0
 
 

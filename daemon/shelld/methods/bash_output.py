@@ -168,7 +168,8 @@ async def wait_and_read(
         for name, read in reads.items():
             readers[name].skip(read)
         if goes_on:
-            # The next round may not wait at all, so let other requests run first.
+            # It is possible that the next round does not wait at all, so let other requests run
+            # first.
             await checkpoint()
 
 

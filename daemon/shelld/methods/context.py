@@ -221,7 +221,7 @@ class RequestContext(Struct, eq=False):
         """Let a cancellation that has just arrived end this task.
 
         If a result and a cancellation arrive together, the task may otherwise continue. Call this
-        before the task takes something that no other request could get.
+        before the task takes something that no other request can get afterwards.
         """
         if self.is_over:
             await checkpoint()
@@ -235,8 +235,8 @@ class RequestContext(Struct, eq=False):
     def end_if_left(self) -> None:
         """Refuse to start a command that ends with its client, if the client is already lost.
 
-        The request has waited for its turn until then, and the command would start only to be
-        killed. Raises `RpcError` (cancelled).
+        The client may have been lost while the request waited for its turn. If the command started
+        now, it would be killed at once. Raises `RpcError` (cancelled).
         """
         if self.is_left and self.ends_with_client:
             raise cancelled()
@@ -252,7 +252,8 @@ class RequestContext(Struct, eq=False):
         if self.command is not None and self.command.is_in_foreground:
             self.command.release()
         elif self.command is not None:
-            # The first call was answered. This request may repeat it, and still wait.
+            # The call that started the command was answered. This request may be a repeated call
+            # that still waits for the command.
             self.command.hand_over_repeats()
 
     async def wait_for_command(self) -> Shell | None:

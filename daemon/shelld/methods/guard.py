@@ -70,7 +70,7 @@ def _is_in_dev(session: Session, params: BashParams | ExplainCommandParams) -> b
     if params.cwd is None:
         return session.state.cwd.startswith(b"/dev")
     if "dev" not in params.cwd and b"dev" not in session.state.cwd:
-        # This check is enough for nearly all commands, so no path is built for them.
+        # This check is enough for nearly all commands, and is faster than building the path.
         return False
     return os.path.normpath(os.path.join(session.cwd, params.cwd)).startswith("/dev")
 

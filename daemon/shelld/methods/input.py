@@ -197,8 +197,9 @@ def _check_modes(
 def _check_secret(shell: Shell, stdin: TerminalInput, modes: Modes, size: int) -> None:
     """Refuse a secret that a terminal could show. Raises `RpcError` (not_possible).
 
-    A terminal decides whether to show a byte when it takes the byte. If the terminal is full, it
-    takes the byte only after the program has read. By then, the program may have changed the modes.
+    A terminal decides whether to show a byte when it takes the byte. If the terminal's input queue
+    is full, the terminal takes the byte only after the program has read earlier input. By then, the
+    program may have changed the modes.
     """
     if modes.echo:
         raise not_possible("secret", f"The terminal of shell {shell.id} shows what is typed")

@@ -62,10 +62,10 @@ async def configure_session(
 def _tightened(default: ResourceLimits, given: ResourceLimits) -> ResourceLimits:
     """Return the limits of a session.
 
-    The result has the limits that a client gives. All other limits have their defaults.
+    The limits in `given` replace those in `default`.
 
-    Raises `RpcError` (invalid_params) if a given limit is higher than the default. The limits of
-    the daemon's options hold for every session.
+    Raises `RpcError` (invalid_params) if a given limit is higher than the default. The limits that
+    the daemon's options set apply to every session.
     """
     maxima = asdict(default)
     changes = {name: limit for name, limit in asdict(given).items() if limit is not None}

@@ -57,7 +57,8 @@ async def background(context: RequestContext, params: BackgroundParams) -> HandO
     shell = await shell_named_by(context, params)
     too_late = invalid_params(f"Shell {shell.id} has ended, or is being ended", name)
     if not (shell.has_ended or shell.is_in_foreground):
-        # The first call was answered. Repeats of this call may still wait.
+        # The call that started the command was answered. Repeated calls may still wait for the
+        # command.
         if not shell.repeats:
             raise invalid_params(f"Shell {shell.id} is in the background already", name)
         if not shell.hand_over_repeats():

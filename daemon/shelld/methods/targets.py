@@ -50,7 +50,8 @@ if TYPE_CHECKING:
 # first use on, a session belongs to this daemon or to one target.
 _USING: Final = frozenset({"bash", "configure_session"})
 
-# What a request begins with one of these members, the client can find again.
+# If a request has one of these members, the client can later find the command or the subscription
+# that the request has begun.
 _KEYS: Final = ("idempotency_key", "subscription")
 
 _MAX_DIGITS: Final = 64

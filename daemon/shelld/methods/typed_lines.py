@@ -152,8 +152,8 @@ class TypedLines:
         # The directories of the shells that may read the text; None before they are known.
         self._found: list[str] | None = None
         self._typed = _Lines(before.script)
-        # The lines as the terminal's own line editing changes them. Until readline's editing would
-        # lead to other lines, this is the same object as `_typed`.
+        # The lines as the terminal's own line editing changes them. As long as readline's editing
+        # gives the same lines, this is the same object as `_typed`.
         is_same = before.edited_script == before.script
         self._edited = self._typed if is_same else _Lines(before.edited_script)
         self._kept_scripts = list(before.kept_scripts)
@@ -311,9 +311,7 @@ class TypedLines:
 
 
 def without_secret(error: RpcError) -> RpcError:
-    """Return the refusal of a line that contains a secret. The result does not contain the text
-    of the line.
-    """
+    """Return the error for a line that contains a secret. The error does not quote the line."""
     if error.kind is not ErrorKind.BLOCKED:
         return error
     return blocked(

@@ -180,7 +180,9 @@ class BaseTool(abc.ABC):
 
 
 def _problem_with(context: ExecutionContext) -> str | None:
-    """Return what is wrong with a context, or None. A program may have put any values into it."""
+    """Return what is wrong with a context, or None. A program that embeds the tools may have put
+    any values into the context.
+    """
     # This comparison also refuses NaN, for which every comparison is false.
     if not context.timeout >= 0:
         return "Invalid value for timeout: must be 0 or more seconds"

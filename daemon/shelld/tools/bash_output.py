@@ -40,8 +40,8 @@ from shelld_protocol.tools import ExecutionContext, ToolResult
 
 NO_NEW_OUTPUT: Final = "(no new output)"
 
-# If the shell has ended and no line matched, a model sees at most this number of the last
-# characters of each stream. These characters often tell why the shell ended.
+# If the shell has ended and no line matched, a model sees at most this many characters from the end
+# of each stream. These characters often tell why the shell ended.
 MAX_LAST_CHARACTERS: Final = 1_000
 
 # How many characters of a line, and how many ports, a model sees.
@@ -111,8 +111,8 @@ class BashOutputTool(ShellTool):
         self, request: RequestContext, context: ExecutionContext, params: dict[str, Any]
     ) -> ToolResult:
         read_params = BashOutputParams(**params)
-        # Take the minimum before rounding. A large timeout can overflow to infinity when it is
-        # multiplied by 1000, and `round` fails on infinity.
+        # Round only after `min`. A large timeout can overflow to infinity when it is multiplied by
+        # 1000, and `round` fails on infinity.
         read_params.wait = round(min(read_params.wait, context.timeout * 1000))
         limit = min(MAX_OUTPUT_SIZE, context.max_output_size)
         shell = request.concerns(request.daemon.manager.get(read_params.bash_id))

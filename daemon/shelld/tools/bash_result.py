@@ -111,8 +111,8 @@ class DeferredBashResult:
 
 
 def moved(shell: Shell, session_cwd: str | None) -> list[str]:
-    """If the session's directory was deleted, the command ran elsewhere. Return a line that says
-    so.
+    """If the session's directory was deleted, the command ran elsewhere. In this case, return a
+    line that names both directories.
     """
     if session_cwd is None or session_cwd == shell.working_dir or os.path.isdir(session_cwd):
         return []
