@@ -1,5 +1,5 @@
 """The peers of these tests greet like a daemon, and then misbehave. Each call returns or raises an
-exception, and so does leaving the client.
+exception. Leaving the client also succeeds or raises an exception.
 """
 
 from __future__ import annotations

@@ -222,8 +222,8 @@ def test_a_call_on_another_event_loop_is_refused() -> None:
 @pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
 async def test_async_client_may_be_left_in_another_task(anyio_backend: str) -> None:
     client = AsyncClient.spawn(peer(ANSWERING))
-    # pytest-asyncio enters an asynchronous fixture in another task than the test. anyio's plugin
-    # does not.
+    # pytest-asyncio enters an asynchronous fixture in one task, and runs the test in another task.
+    # anyio's plugin does not.
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(client.__aenter__)
     await client.ping()

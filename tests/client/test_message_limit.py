@@ -39,7 +39,7 @@ async def test_oversized_message_leaves_other_calls(
     args = ["--max-message-bytes", str(LIMIT)]
     command = [sys.executable, "-P", "-m", "shelld"]
     if not is_told:
-        # Here, a bash script sets the limit. The client does not look for the limit in scripts.
+        # Here, a bash script sets the limit. The client does not search scripts for the limit.
         command, args = ["/bin/bash", "-c", f"exec {' '.join([*command, *args])}"], []
     gate = Gate(tmp_path / "gate")
     outputs: list[str] = []

@@ -198,7 +198,7 @@ def test_every_type_in_a_signature_is_exported(client: type) -> None:
         if not name.startswith("_") and name not in FOREIGN:
             for annotation in get_type_hints(method).values():
                 named |= types_in(annotation)
-    # Add the types of the fields of these structs.
+    # Also add the type of each field in these structs.
     for struct in list(named):
         if issubclass(struct, msgspec.Struct):
             for field in msgspec.structs.fields(struct):

@@ -109,8 +109,8 @@ async def test_stream_of_a_stopping_daemon_has_the_output_first(
         stream = shell.stream("sleep 300 & trap 'echo last words; exit' TERM; echo go; wait")
         items: list[Any] = [await anext(stream)]
         if is_skipped:
-            # The mailbox skips the output of all events. The client asks for this output again, but
-            # the stopping daemon refuses the request.
+            # The mailbox drops the text of all output events. The client asks the daemon for this
+            # output again, but the stopping daemon refuses the request.
             monkeypatch.setattr("shelld_client.mailbox.MAX_HELD_CHARACTERS", -1)
         os.kill(shell.pid, signal.SIGTERM)
         with pytest.raises(ShuttingDown):
@@ -277,8 +277,8 @@ async def test_stream_never_splits_a_character(spawn: Spawn, tmp_path: Path) -> 
 
 
 def skipped_to_the_end(take_event: Callable[[Any, Event], None]) -> Callable[[Any, Event], None]:
-    """Return a `take_event` whose exit event counts all 4 bytes of stdout, as if the daemon had
-    skipped the last output.
+    """Return a `take_event` that changes the exit event: it then counts all 4 bytes of stdout. The
+    client must conclude that the daemon has skipped the last output.
     """
 
     def take(box: Any, event: Event) -> None:
@@ -292,7 +292,8 @@ def skipped_to_the_end(take_event: Callable[[Any, Event], None]) -> Callable[[An
 async def test_stream_counts_a_skipped_part_of_a_character(
     spawn: Spawn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # The mailbox skips the output of all events, so the stream reads the output again.
+    # The mailbox drops the text of all output events, so the stream asks the daemon for the output
+    # again.
     monkeypatch.setattr("shelld_client.mailbox.MAX_HELD_CHARACTERS", -1)
     for kind in (Mailbox, AsyncMailbox):
         monkeypatch.setattr(kind, "take_event", skipped_to_the_end(kind.take_event))

@@ -62,7 +62,9 @@ TABLE: list[tuple[str, str, list[str]]] = [
 
 
 def use_everything(daemon: RawDaemon, directory: Path) -> None:
-    """Run, kill and lose commands that leave processes behind. Every request must be answered."""
+    """Run commands that leave processes behind, kill some of them, and kill the runner of another.
+    Every request must be answered.
+    """
     # Kill the idle runners, so that new ones are needed.
     for keeper in children(daemon.pid):
         for runner in children(keeper):

@@ -1,10 +1,10 @@
 """Combine every way in which a command can hide processes with every way in which it can end. No
 process may be left.
 
-A *shape* is a way in which a command hides, and an *ending* is a way in which it ends. An oracle
-that the processes cannot evade (see `oracles`) tells whether any process is left. The test asks the
-oracle as soon as the daemon reports the end. If the daemon is killed, nothing may be left after two
-seconds.
+A *shape* is a way in which a command hides its processes, and an *ending* is a way in which a
+command ends. An oracle that the processes cannot evade (see `oracles`) tells whether any process is
+left. The test asks the oracle as soon as the daemon reports the end. If the daemon is killed,
+nothing may be left after two seconds.
 """
 
 from __future__ import annotations
@@ -214,7 +214,7 @@ def end_by_kill_of_leftovers(scene: Scene) -> None:
 def end_by_timeout(scene: Scene) -> None:
     # The processes of the shape must be hidden before the timeout. On a busy machine, it can take
     # seconds to hide many processes, so try again with more time. The first timeout is short,
-    # because comets keep the processors busy until the timeout.
+    # because the shape "comet" keeps the processors busy until the timeout.
     for timeout_ms in (2_000, 16_000):
         params = {"command": scene.command, "tty": scene.has_terminal, "timeout": timeout_ms}
         request_id = scene.daemon.request("bash", params)

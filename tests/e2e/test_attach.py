@@ -34,7 +34,9 @@ def user(tmp_path: Path) -> Generator[Lasting]:
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Generator[Lasting]:
-    """A user whose daemon several tests share. No test changes the daemon for the next one."""
+    """A user with a daemon that several tests share. No test changes the daemon in a way that
+    affects later tests.
+    """
     with lasting_user(tmp_path_factory.mktemp("runtime")) as user:
         with user.attach() as client:
             assert client.call("ping") == {}

@@ -86,8 +86,8 @@ def test_env_of_call_ends_with_its_command(daemon: RawDaemon, session: str, call
     look = f"declare -p {call.names} 2>/dev/null; echo $X$Y"
     daemon.bash(call.before, session=session)
     first = daemon.bash(look, session=session)["stdout"]
-    # The first command may write no session state. The second writes the old state, and the third
-    # writes a changed state.
+    # Bash need not write a session state after the first command. After the second command, bash
+    # writes the old state, and after the third, a changed state.
     for start, end in (("", ""), (":; ", "; :"), ("Y=; ", "")):
         result = daemon.bash(f"{start}{call.command}{end}", session=session, env=call.env)
         assert (result["stdout"], result["stderr"]) == (f"{call.shown}\n", "")

@@ -32,7 +32,7 @@ def host(daemon: RawDaemon) -> RawDaemon:
 
 @pytest.fixture(scope="module")
 def daemon_without_handshake() -> Iterator[RawDaemon]:
-    """A daemon that tests share. It refuses all their requests, so none of them counts as a
+    """A daemon that tests share. It refuses each request of these tests, so no request counts as a
     handshake.
     """
     shared = SharedDaemon()

@@ -88,7 +88,8 @@ CHANGES = [
     "POSIXLY_CORRECT=y",
     "true",
 ]
-# Each command exits within a function. END is `exit` in the session, and `return` in one bash.
+# Each command exits within a function. END stands for `exit` in the session, and for `return` in
+# the single bash.
 EXITS = [
     "export x=global; f() { local x=inner IFS=, y=1; END; }; f",
     "x=global; f() { local x=outer y; local -r z=1; g; }; g() { local -r x=inner; y=set; END; }; f",
@@ -198,8 +199,8 @@ def test_a_change_is_seen_by_the_next_command(place: Place, change: str) -> None
 def test_exit_in_function_leaves_no_local_variable(place: Place, command: str) -> None:
     expected = one_bash(place, [command.replace("END", "return")])
     assert "shopt" in expected
-    # The probe also lists the functions. They contain `return` in the one bash, and `exit` in the
-    # session.
+    # The probe also lists the functions. The functions contain `return` in the single bash, and
+    # `exit` in the session.
     expected = expected.replace(" return", " exit")
     check(place, [command.replace("END", "exit")], expected)
 

@@ -130,8 +130,8 @@ def test_memory_of_a_session_counts_together(daemon: RawDaemon, session: str) ->
     )
     first = daemon.background(modest, session=session)
     daemon.call("bash_output", {"bash_id": first, "wait": 60_000})
-    # Alone, the second command would also stay below the limit. Both commands together exceed it,
-    # and the daemon or the kernel ends the larger command.
+    # Each command alone stays below the limit. Both commands together exceed the limit, and the
+    # daemon or the kernel ends the larger command.
     larger = modest.replace("40 <<", "80 <<")
     assert daemon.bash(larger, session=session)["reason"] == "memory"
     assert daemon.call("bash_output", {"bash_id": first})["isRunning"]
@@ -186,7 +186,7 @@ def test_refused_fork_is_no_reason_unless_the_command_fails() -> None:
         limit(daemon, "main", processes=10)
         result = daemon.bash(f"{CROWD} || exit 0")
         assert outcome(result) == ("completed", None)
-        # The command `exit 3` fails for another reason than a refused fork.
+        # The command `exit 3` fails, but not because of a refused fork.
         daemon.call("kill_shell", {"shell_id": result["bash_id"], "signal": "KILL"})
         assert outcome(daemon.bash("exit 3")) == ("failed", None)
 

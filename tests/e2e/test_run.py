@@ -23,7 +23,7 @@ from user_terminal import UserTerminal
 pytestmark = pytest.mark.slow
 
 PROGRAM = (sys.executable, "-W", "error", "-P", "-m", "shelld")
-# This program shows progress at once, and renews it often.
+# This program shows progress at once, and updates it often.
 EAGER = altered_daemon({"shelld.cli.display._SILENT_S": 0.0, "shelld.cli.display._RENEWAL_MS": 20})
 ENVIRONMENT = {**os.environ, "TERM": "xterm-256color"}
 ENVIRONMENT.pop("NO_COLOR", None)

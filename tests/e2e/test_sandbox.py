@@ -148,7 +148,7 @@ def test_an_allowed_socket_can_be_used(shared: Workspace, session: str) -> None:
         server.listen()
         configure(daemon, session, unix_sockets=["allowed"])
         assert daemon.bash(f'python3 -c "{code}"', session=session)["stdout"] == "connected\n"
-        # A call can forbid the socket.
+        # A single call can deny access to the socket.
         tighter: Json = {"session": session, "sandbox": {"unix_sockets": []}}
         assert daemon.bash(f'python3 -c "{code}"', **tighter)["exitCode"] == 1
 
@@ -477,7 +477,8 @@ def test_a_call_tightens_its_session(shared: Workspace, session: str) -> None:
     assert not (path / "tightened").exists()
     result = daemon.bash("echo $x", session=session)
     assert (result["stdout"], result["sandbox"]["network"]) == ("session\n", "loopback")
-    # If a policy forbids nothing more, the command runs in its session's sandbox.
+    # If the policy of a call forbids nothing that the session allows, the command runs in the
+    # session's sandbox.
     assert "stateKept" not in daemon.bash("x=same", session=session, sandbox={})
     assert daemon.bash("echo $x", session=session)["stdout"] == "same\n"
     error = daemon.fail("bash", {"command": "true", "session": session, "sandbox": {"mode": "off"}})
@@ -585,7 +586,7 @@ def test_a_private_tmp_counts_as_memory(shared: Workspace, session: str) -> None
         )
     )
     if "error" in answer:
-        # This machine has no cgroup, so nothing could count the memory of files in /tmp.
+        # This machine has no cgroup, so nothing could limit the memory that the files in /tmp take.
         assert (answer["error"]["code"], answer["error"]["data"]["missing"]) == (1010, "a cgroup")
         return
     result = answer["result"]

@@ -67,7 +67,8 @@ def test_a_hog_ends_by_its_limit(workspace: Path, where: str) -> None:
         limited: Json = {"session": "hog", "sandbox": {}, "limits": {"memory_bytes": 64 * MIB}}
         answer = daemon.answer(daemon.request("configure_session", limited))
         if "error" in answer:
-            # Without a cgroup, nothing could count the files of a private /tmp.
+            # Without a cgroup, nothing could limit the memory that the files in a private /tmp
+            # take.
             assert answer["error"]["data"]["missing"] == "a cgroup"
             pytest.skip("needs a cgroup that limits memory")
         command = "head -c 1G /dev/zero > /tmp/all" if where == "a file" else f"python3 -c '{HOG}'"

@@ -607,7 +607,7 @@ def test_underscore_variable_begins_as_in_the_environment(spares: str) -> None:
     with raw_daemon("--spare-shells", spares, env=environment) as daemon:
         for change in ("true", "x=1", "shopt -s extglob", "set -x -f", "set +x"):
             daemon.bash(change)
-            # The second command may change its session.
+            # The second command could change its session, because it defines a function.
             for command in ('echo "$_"', 'echo "$_"; f() { :; }'):
                 assert daemon.bash(command)["stdout"] == "/a 'word'\n"
                 assert daemon.bash(command, env={"y": "1"})["stdout"] == "/a 'word'\n"

@@ -43,7 +43,7 @@ def config(tmp_path: Path) -> Path:
 
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """Return the last line that a refused start writes to stderr."""
+    """Check that the options are refused; return the last line on stderr, without its prefix."""
     with pytest.raises(SystemExit) as exited:
         parse_options(arguments)
     assert exited.value.code == 2

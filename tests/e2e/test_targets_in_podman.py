@@ -38,7 +38,8 @@ runtime = "runc"
 default_ulimits = ["nofile=1024:1024", "nproc=4096:4096"]
 """
 
-# The first process of the container. As bash, it reaps every process whose parent has ended.
+# The first process of the container. It is a bash, because bash reaps every process whose parent
+# has ended.
 INIT = ("bash", "-c", "while :; do sleep 0.1; done")
 
 

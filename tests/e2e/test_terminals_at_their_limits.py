@@ -1,4 +1,6 @@
-"""Terminals and open inputs with very much data, and with programs that behave oddly."""
+"""Terminals, and stdins that stay open, with large amounts of data and with programs that behave
+oddly.
+"""
 
 from __future__ import annotations
 
@@ -266,8 +268,8 @@ def test_language_server_is_spoken_with(daemon: RawDaemon, tmp_path: Path) -> No
     client = LanguageClient(daemon, program)
     client.send(id=1, method="initialize")
     assert client.receive()["result"] == ["initialize", None]
-    # This text is longer than a pipe's buffer, both as sent to the server and as sent back. It
-    # contains characters of several bytes.
+    # The text is longer than a pipe's buffer, so the pipe fills up both when the client sends the
+    # text and when the server sends it back. The text contains characters of several bytes.
     text = "é\u4e2d\r\n\r\n" * 30_000
     client.send(pieces=7, method="didOpen", params={"uri": "a", "text": text})
     assert client.receive()["params"] == {"uri": "a", "length": len(text)}

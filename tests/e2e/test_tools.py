@@ -251,8 +251,8 @@ def test_tool_parameters_match_method_params(daemon: RawDaemon, tool: str, metho
         for param in each["params"]
     }
     for name, schema in tools[tool]["input_schema"]["properties"].items():
-        # The method's schema has the same rules as the tool's schema. The order may differ, and the
-        # method may also allow null.
+        # The method's schema has the same rules as the tool's schema. But the values of an enum may
+        # come in another order, and the method may also allow null.
         alternatives = params[name].get("anyOf", [params[name]])
         (other,) = [each for each in alternatives if each.get("type") != "null"]
         for key in ("minLength", "minimum", "maximum"):

@@ -1,4 +1,4 @@
-"""One task at a time has a turn, and a rest follows each turn."""
+"""One task at a time has a turn, and a pause follows each turn."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def test_short_turns_are_followed_by_one_common_pause(
         async with turns.turn() as turn:
             now += 0.001
             turn.cost_s = 0.001
-    # The rests take three times as long as the turns.
+    # The pauses take three times as long as the turns.
     assert 0.27 < sum(sleeps) <= 0.3
     assert len(sleeps) < 30
 

@@ -31,9 +31,9 @@ from support import descendants, is_alive, running_below, spares_of, wait_for
 
 FOLDER = Path(__file__).parents[2] / "daemon" / "shelld"
 
-# These lines cannot raise. They only pass control, move or compare a value, or change a list, a set
-# or a dictionary. Or they close a descriptor, which never fails for the kinds of descriptors that
-# we use.
+# These lines cannot raise. Most of them only branch, assign or compare values, or change a
+# collection. A line that closes a descriptor also counts, because close(2) never fails for the
+# kinds of descriptors that we use.
 _VALUE = r"(?:not )?(?:-?[\w.]+|b?f?\"[^\"{]*\")"
 _TEST = rf"{_VALUE}(?: is (?:not )?\w+| [<>]=? -?\d+)?"
 _SAFE_LINE = re.compile(

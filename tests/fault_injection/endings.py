@@ -12,7 +12,7 @@ from support import Json, RawDaemon, descendants, parent_of
 
 TIMED_OUT = 1001
 
-# This output is larger than the part of one stream that memory keeps.
+# This is more output than the daemon keeps in memory for one stream.
 COUNT = 60_000
 BYTES = 348_894
 

@@ -653,7 +653,7 @@ async def lose_unnoticed(
         wait_for(lambda: not is_attached(user))
 
     if kind != "sync":
-        # This blocks the event loop, which reads the answers.
+        # This call blocks the event loop, so no answer is read meanwhile.
         lose()
         return
     receive, is_lost = Connection[Any].receive, threading.Event()

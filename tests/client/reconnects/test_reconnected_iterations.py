@@ -127,7 +127,7 @@ async def test_iteration_over_a_job_goes_on(attached: Attached) -> None:
 async def has_sent_prompt(shell: Shell, bash_id: str) -> None:
     """Wait until earlier subscriptions have sent a shell's current prompt."""
     for _ in range(2):
-        # When this subscription has sent the prompt, an earlier one has done so, too.
+        # The earlier subscriptions send the prompt before this subscription does.
         async with shell.events(bash_id=bash_id, events=["prompt"]) as others:
             assert isinstance(await anext(others), PromptEvent)
 
@@ -390,7 +390,7 @@ async def open_and_wait_for_output(shell: Shell, gate: Gate, bash_id: str) -> No
     async with shell.events(bash_id=bash_id, events=["output"]) as others:
         await anext(others)
         gate.open()
-        # When this subscription has sent the output, an earlier one has done so, too.
+        # The earlier subscriptions send the output before this subscription does.
         await anext(others)
 
 

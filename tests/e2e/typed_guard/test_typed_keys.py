@@ -94,7 +94,8 @@ def test_forbidden_line_is_not_typed_into_a_shell(typing: Session, lines: list[s
         [*text("xforbidden"), keys("Home", "Delete", "Enter")],
         [*text("echo forbidden"), keys(*["Left"] * 1_000, "M-d", "Enter")],
         [*text("FORBIDDEN"), keys("M-b", "M-l", "Enter")],
-        # Bash expands or runs the line at these keys, although none of them is a line end.
+        # When bash reads these keys, it expands or runs the line, although none of the keys is a
+        # line end.
         [*text("$(forbidden)"), keys("Escape", "C-e")],
         [*text("forbidden"), keys("C-x", "C-e")],
         [*text("#forbidden"), keys("M-1", "M-#")],
@@ -231,8 +232,8 @@ def test_refused_write_leaves_the_judgement_unchanged(guarded: RawDaemon) -> Non
     typing = at_prompt(guarded, DASH)
     typing.write("for x in forbidden; do\n")
     typing.until("> ")
-    # The interrupt and these lines together are as long as one write may be. With the end of the
-    # input, the write is one byte too long.
+    # The interrupt and these lines together are as long as one write may be. `eof` adds one byte,
+    # so the write is too long.
     lines = (b"#" * 1023 + b"\n") * 1024
     too_long = base64.b64encode(b"\x03" + lines[1:]).decode()
     assert typing.refused(base64=too_long, eof=True)["code"] == 1005
