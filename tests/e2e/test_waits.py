@@ -310,7 +310,7 @@ def test_children_that_share_a_socket_count_once(daemon: RawDaemon) -> None:
     assert len(read(daemon, bash_id, until="listening")["listening"]) == 1
 
 
-# -- both at once -----------------------------------------------------------------------------
+# -- several waits at once --------------------------------------------------------------------
 
 
 def test_waits_for_one_shell_run_at_the_same_time(daemon: RawDaemon) -> None:

@@ -32,7 +32,8 @@ _READ_BYTES: Final = 64 * 1024
 # first value to the second. The queue holds 1 MiB.
 _FIRST_PAUSE_S: Final = 0.01
 _LONGEST_PAUSE_S: Final = 0.25
-# How often to check whether the process is in the foreground of the terminal again. No event tells.
+# How often to check whether the process is in the foreground of the terminal again. No event
+# reports this change.
 _BACKGROUND_PAUSE_S: Final = 0.25
 
 

@@ -49,8 +49,8 @@ from shelld_protocol.input_methods import (
 )
 from shelld_protocol.shell_methods import BashOutputParams, BashParams
 
-# If the terminal may hold more unread bytes than this, ask the kernel for their number. A terminal
-# has room for twice this number.
+# If the terminal may hold more unread bytes than this, ask the kernel for their number. A
+# terminal's input queue has room for twice as many bytes.
 _UNTAKEN_BYTES: Final = 2_048
 # A write is judged at most this number of times. It is judged again if the terminal or its line has
 # changed during the judgement. The last verdict counts even if the terminal or its line has changed

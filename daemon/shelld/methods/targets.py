@@ -274,10 +274,9 @@ async def _answer(
 
 
 async def _end_if_unwanted(context: RequestContext, method: str, members: Members) -> None:
-    """End a request for a command if it was cancelled before it began, or if the command ends with
-    its client and the client is lost.
-
-    The target might start the command before it gets the cancellation.
+    """If a `bash` request is cancelled already, do not let it start a command at its target. Do the
+    same if the client is lost and the command would end with its client. Without this check, the
+    target might start the command before it gets the cancellation. Raises `RpcError` (cancelled).
     """
     if method != "bash":
         return
@@ -286,8 +285,8 @@ async def _end_if_unwanted(context: RequestContext, method: str, members: Member
     if text_of(members.get("idempotency_key")) is None:
         await context.end_if_cancelled()
     elif context.is_over:
-        # An earlier request may have started the command. Then the cancellation of this request
-        # ends it.
+        # An earlier request may have started the command. If so, the target ends the command when
+        # it gets the cancellation of this request.
         members["key_must_exist"] = msgspec.Raw(b"true")
 
 

@@ -199,7 +199,7 @@ def tightened(
 
 
 def _with_denied(policy: ResolvedPolicy, given: SandboxPolicy, paths: Paths) -> ResolvedPolicy:
-    """Return the policy with the paths that a client denies in addition."""
+    """Return the policy, and also deny the paths that the client denies in `given`."""
     writable = policy.writable
     denied: Mapping[str, tuple[str, ...]] = {
         name: tuple(

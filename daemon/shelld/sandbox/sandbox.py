@@ -178,8 +178,8 @@ class Sandbox:
                 os.close(descriptors.pop())
 
     async def run(self) -> None:
-        """Follow the sandbox until none of its processes is left. A cancellation ends the sandbox
-        first.
+        """Follow the sandbox until none of its processes is left. If this method is cancelled, it
+        ends the sandbox before it returns.
 
         If this method fails, the sandbox ends. If the method is called again, it does the remaining
         work.

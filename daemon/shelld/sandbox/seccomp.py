@@ -33,7 +33,8 @@ _AF_NETLINK: Final = 16
 _CLONE_NEWUSER: Final = 0x10000000
 _TIOCSTI: Final = 0x5412
 _TIOCLINUX: Final = 0x541C
-# Calls with this bit belong to the table x32, which has other numbers.
+# If a system call's number has this bit, the call belongs to the x32 table, which numbers its calls
+# differently.
 _X32: Final = 0x40000000
 
 

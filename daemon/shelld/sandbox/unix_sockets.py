@@ -39,8 +39,8 @@ def paths_in(content: bytes) -> frozenset[str]:
     """Return the paths in the content of /proc/net/unix. Raises OSError if the list is hidden."""
     if not content.startswith(_HEAD):
         raise FileNotFoundError
-    # Each command in a sandbox reads this list. Almost always, each line is one socket, which the
-    # fast pattern finds.
+    # The daemon reads this list before each command in a sandbox, so this must be fast. Almost
+    # always, each line is one socket, which the fast pattern finds.
     is_plain = len(_BEGINNING.findall(content)) == content.count(b"\n") - 1
     found = (_PATHS if is_plain else _LONG_PATHS).findall(content)
     return frozenset(path.decode("utf-8", "surrogateescape") for path in found)

@@ -226,7 +226,8 @@ class _Builder:
             yield from ("--ro-bind-try", f"/proc/{name}", f"/proc/{name}")
         unreadable = self._policy.deny_read
         for path in sorted(self._mounts, key=lambda path: (path.count("/"), path)):
-            # A mount below an unreadable directory would show a part of it again.
+            # Leave out mounts in unreadable directories, because such a mount would show a part of
+            # the directory again.
             if not is_within(os.path.dirname(path), unreadable):
                 yield from self._mounts[path]
         yield from ("--size", str(_PRIVATE_BYTES), "--perms", "0700", "--tmpfs", PRIVATE)

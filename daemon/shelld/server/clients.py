@@ -1,8 +1,8 @@
 """Serves the clients of a lasting daemon, one after the other.
 
-Owns the listening socket and the attached client. Each client has a `Server` of its own. Shells,
-sessions and subscriptions stay from one client to the next. The module `watchers` serves watchers,
-which only look at the shells and do not count as clients.
+Owns the listening socket and the attached client. Each client has a `Server` of its own. When a
+client leaves, its shells, sessions and subscriptions stay for the next client. The module
+`watchers` serves watchers, which only look at the shells and do not count as clients.
 
 When a client is lost, its requests end. Its foreground commands move to the background or end, as
 `on_disconnect` says. When the daemon stops, `app` ends the service of the last client. `app` does

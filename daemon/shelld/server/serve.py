@@ -404,8 +404,8 @@ class Server:
             entry.context.end()
             entry.stop()
             if self._requests.is_waiting(entry) and entry.request.method == "bash":
-                # Begin out of turn. If the request repeats a call whose command runs, the
-                # cancellation ends this command. Otherwise, the cancellation arrives before a
+                # Begin this request out of turn. If the request repeats a call whose command runs,
+                # the cancellation ends this command. Otherwise, the cancellation arrives before a
                 # command starts.
                 self._requests.take_out_of_turn(entry)
                 self._start(entry)

@@ -1,4 +1,4 @@
-"""The first steps of the program. They claim the streams and restore the environment.
+"""The first steps of the program: take over the streams, and restore the environment.
 
 After `claim_stdio`, fd 0 is the null device and fd 1 is stderr. So neither this process nor a child
 can read a request or write into an answer by accident. Commands inherit no descriptor that the

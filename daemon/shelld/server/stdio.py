@@ -77,8 +77,9 @@ class Input:
         if self._can_wait:
             watch = Watch(self._descriptor)
             with ExitStack() as resources:
-                # If the first call fails, the second call closes the watch. Otherwise, the event
-                # loop would not watch the stream of the next client that gets this descriptor.
+                # Register `watch.close` twice: if the first call fails, the second call closes the
+                # watch. If the watch stayed open, the event loop would not watch the stream of the
+                # next client that gets this descriptor.
                 resources.callback(watch.close)
                 resources.callback(watch.close)
                 await watch.wait(on_readable)

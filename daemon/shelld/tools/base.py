@@ -40,7 +40,7 @@ logger = Log("shelld.tools")
 class BaseTool(abc.ABC):
     """`aliases` are other names in a registry; `annotations` are MCP's hints.
 
-    `output_types` are the JSON types that the output of a success may have, besides null.
+    `output_types` are the JSON types that the output of a successful call may have, besides null.
     """
 
     aliases: ClassVar[Sequence[str]] = ()

@@ -174,7 +174,7 @@ async def test_stolen_daemon_is_not_taken_back_although_attach_ends_late(
             with user.attach("--name", "work", "--steal") as thief:
                 thief.call("ping")
                 await has_lost_connection(shell)
-            # The daemon is free now.
+            # The other client has left, so no client is attached now.
             wait_for(lambda: not is_attached(user))
             for _ in range(2):
                 with pytest.raises(DaemonExited) as raised:
