@@ -76,7 +76,7 @@ def _is_in_dev(session: Session, params: BashParams | ExplainCommandParams) -> b
 
 
 async def admit(context: RequestContext, params: BashParams | ExplainCommandParams) -> Verdict:
-    """Judge a command, and return the verdict if the command may run. Raises `RpcError` (blocked)."""
+    """Judge a command; return the verdict if the command may run. Raises `RpcError` (blocked)."""
     mode = context.daemon.options.guard
     if mode == "off":
         return _NOT_JUDGED
