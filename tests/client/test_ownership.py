@@ -27,8 +27,8 @@ NAME = "sub_1"
     )
 )
 def test_subscription_ends_once_when_nobody_needs_it(steps: list[tuple[str, int]]) -> None:
-    """In one thread, the subscription ends exactly when its owner, and every reader that would
-    inherit it, has left.
+    """If everything happens in one thread, the subscription ends exactly when its owner and all
+    readers that could inherit it have left.
     """
     ownership = Ownership()
     ownership.claim(NAME, 1)

@@ -35,7 +35,7 @@ pytestmark = pytest.mark.slow
 
 MIB = 1024 * 1024
 PYTHON = f"{sys.executable} -S -c"
-# This program takes 300 MiB, and keeps them for a while.
+# This program allocates 300 MiB of memory, and keeps it for a while.
 HOG = f"{PYTHON} 'import time; taken = bytearray(300 << 20); time.sleep(60)'"
 # This program starts 30 processes, one after the other. It ends with 1 as soon as the system
 # refuses a process.

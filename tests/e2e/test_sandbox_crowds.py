@@ -26,7 +26,7 @@ for _ in range(8):
         pass
 time.sleep(300)
 """
-# This program takes at most 1 GiB, page by page.
+# This program allocates 1 GiB of memory, one MiB at a time.
 HOG = """
 held = []
 for _ in range(1024):

@@ -227,7 +227,9 @@ while True:
 
 
 class LanguageClient:
-    """This client speaks with a language server on an open input."""
+    """This client runs a language server as a command, and talks to it over the command's stdin and
+    stdout.
+    """
 
     def __init__(self, daemon: RawDaemon, program: Path) -> None:
         self._typing = Session(daemon, f"exec python3 {program}", tty=False, open_stdin=True)

@@ -471,7 +471,7 @@ def test_stopped_watch_leaves_the_alternate_screen_until_it_continues(user: Last
 def test_ctrl_z_in_the_middle_of_a_picture_takes_effect_after_it(user: Lasting) -> None:
     with attached(user), on_terminal(user, "work") as terminal:
         terminal.until("running")
-        # So large a picture does not fit into the terminal's buffer.
+        # A picture for a terminal of this size does not fit into the terminal's buffer.
         terminal.resize(900, 900)
         terminal.until_it_writes()
         terminal.process.send_signal(signal.SIGTSTP)

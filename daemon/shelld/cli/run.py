@@ -242,8 +242,8 @@ class _Run:
         self._display.say(f"shelld: {how} after {took}, peak memory {peak}", tone)
 
     def _is_timed_out(self, exited: ExitEvent) -> bool:
-        # Even if the command ends before the time limit, its output may still be written when the
-        # limit passes. In this case, the limit has not ended the command.
+        # If the command ends shortly before the time limit, `shelld run` may still be writing its
+        # output when the limit passes. In this case, the limit has not ended the command.
         return self._stops.is_timed_out and exited.status == "killed"
 
     def _end_leftovers(self, client: Client, exited: ExitEvent) -> None:

@@ -108,8 +108,9 @@ async def run_for_answer(
         admitted = await _admitted(context, params)
         if not is_judged or count >= MAX_JUDGEMENTS:
             admitted = admitted._replace(judged_state=None)
-        # Without this call, a cancelled request could still start its command, because the code
-        # before this line, and a start in a spare shell, may run without a single wait.
+        # Without this call, a cancelled request could still start its command: neither the code
+        # before this line nor a start in a spare shell always waits, and a cancellation only takes
+        # effect during a wait.
         await context.end_if_cancelled()
         # A request that came later may have started the session at a target in the meantime.
         context.daemon.targets.check_is_here(params.session)

@@ -129,7 +129,7 @@ async def wait_and_read(
     Until the next await of the caller, the output matches the state of the shell. If the shell has
     ended, all of its output is returned, or `more` is true.
 
-    `context` belongs to a request whose answer may be large, or which may be cancelled.
+    Give `context` if the answer may be large, or if the request may be cancelled during the wait.
     """
     give_up_at = anyio.current_time() + params.wait / 1000
     until_output = params.until == "output"

@@ -40,7 +40,7 @@ class Daemon(Struct, eq=False):
     started_at: float = field(default_factory=time.monotonic)
     requests: int = 0
     draining: bool = False
-    # How the client is attached; None unless the daemon is a lasting daemon.
+    # How the client is attached; None if the daemon is not a lasting daemon.
     attachment: Attachment | None = None
     # The subscriptions of the daemon's client.
     subscriptions: Subscriptions = field(default=None)  # type: ignore[assignment]

@@ -228,9 +228,9 @@ def _check_room(stdin: PipeInput | TerminalInput, size: int) -> None:
 async def _data(stdin: PipeInput | TerminalInput, params: WriteStdinParams) -> bytes:
     """Return the bytes of text, keys and base64, in this order.
 
-    Raises `RpcError` if the queue has no room for these bytes. Before it makes the bytes, this
-    function computes from `params` how many there will be at least, and checks that the queue has
-    room for so many.
+    Raises `RpcError` if the queue has no room for these bytes. Before this function makes the
+    bytes, it computes from `params` the minimum number of bytes, and checks that the queue has room
+    for this number.
     """
     text, encoded, keys = params.text or "", params.base64 or "", params.keys or ()
     _check_room(stdin, len(text) + len(keys) + len(encoded) * 3 // 4 - 2)

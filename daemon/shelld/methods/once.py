@@ -48,8 +48,8 @@ class KeyedStart(Struct, eq=False):
     command_hash: int
     request: StartingRequest | None
     shell_id: str = ""
-    # This is None if the shell was forgotten. `forgotten_at` is the time at which it was forgotten,
-    # as of `time.monotonic`.
+    # This is None if the shell was forgotten. `forgotten_at` is the `time.monotonic()` at which
+    # this happened.
     shell: Shell | None = None
     forgotten_at: float = math.inf
     # This is set when `request` has started a command, or will not start a command.

@@ -84,7 +84,7 @@ class Sandbox:
         self.policy = policy
         self.missing: Missing | None = None
         self.is_ready = False
-        # Whether commands can no longer start, and whether no process of the sandbox is left.
+        # `has_ended`: no more commands can start. `is_gone`: no process of the sandbox is left.
         self.has_ended = self.is_gone = False
         # Whether the runner has received the message to kill the sandbox.
         self.is_ending = False

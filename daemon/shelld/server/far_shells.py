@@ -68,7 +68,7 @@ class FarShells:
         self._answered = anyio.Event()
 
     async def rows(self) -> list[WatchedShell]:
-        """Ask all targets. Return the rows that are known. They have no output."""
+        """Ask all targets. Return the rows that are known. These rows contain no output."""
         links = {each.link: each for each in self._targets.all() if each.is_connected}
         self._rows = {link: rows for link, rows in self._rows.items() if link in links}
         for link, target in links.items():

@@ -155,8 +155,8 @@ class Output:
         self.backlog = 0
         self.is_broken = False
         self.failure: str | None = None
-        # Whether `close` or `release` was called, whether it was `release`, and whether the thread
-        # has then finished its work.
+        # `_closed`: `close` or `release` was called. `_is_released`: `release` was called.
+        # `_has_finished`: after that, the thread has finished its work.
         self._closed = self._is_released = self._has_finished = False
         self._progress = anyio.Event()
         # A task waits until `backlog` is below this size; 0 if no task has ever waited.
