@@ -67,7 +67,7 @@ def leaks_nothing(own_temporary_directory: None, request: pytest.FixtureRequest)
 def own_singletons(leaks_nothing: None) -> Iterator[None]:
     """Reset the singletons, so that no test sees the registrations or shells of another test."""
     yield
-    # Run an event loop only if needed, because an event loop takes as long as most tests.
+    # Run an event loop only if needed, because starting an event loop takes as long as most tests.
     if vars(ShellManager)["_instance"] is not None:
         anyio.run(ShellManager.reset)
     ToolRegistry.reset()

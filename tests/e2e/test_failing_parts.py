@@ -101,7 +101,7 @@ def test_sandbox_ends_although_one_step_of_its_end_fails(function: str, places: 
         for _ in range(2):
             assert daemon.bash("true", **box)["exitCode"] == 0
         bubblewraps = running_below(daemon.pid, "bwrap\0")
-        # The daemon opens this file for good, soon after its start.
+        # The daemon opens this file soon after its start, and keeps it open.
         wait_for(lambda: "syscall" in descriptors_of(daemon.pid))
         descriptors = descriptors_of(daemon.pid)
         for text in ("two", "three"):

@@ -103,7 +103,8 @@ def test_sandbox_starts_although_a_socket_goes(workspace: Path) -> None:
             raw_daemon("--sandbox", "workspace", cwd=workspace, env=env) as daemon,
         ):
             server.bind(str(path))
-            # bubblewrap cannot mount on a socket that is gone, so the sandbox starts once more.
+            # bubblewrap cannot mount on a socket that is gone, so the daemon starts the sandbox
+            # again.
             result = daemon.bash(f"touch made; test -e {path}")
             assert (result["exitCode"], os.listdir(workspace)) == (1, ["made"])
             assert result["sandbox"]["files"] == "workspace"

@@ -1,4 +1,6 @@
-"""A spare shell runs a command only if it has the right state, and disturbs no other command."""
+"""A command runs in a spare shell only if the spare shell has the right state. Spare shells do not
+disturb other commands.
+"""
 
 from __future__ import annotations
 

@@ -194,8 +194,8 @@ def test_stdin_spliced_into_a_full_socket_does_not_block_the_daemon(
 
 @pytest.mark.slow
 def test_held_stdin_can_be_closed(daemon: RawDaemon, tmp_path: Path, gates: list[Gate]) -> None:
-    # After the program has taken the pipe's lock, the daemon does nothing with the pipe before it
-    # closes the write end.
+    # After the program has taken the pipe's lock, the daemon does nothing with the pipe until the
+    # daemon closes the write end.
     bash_id = start(daemon, TO_SOCKET, tmp_path, open_stdin=True, stdin="first;")
     assert daemon.call("write_stdin", {"bash_id": bash_id, "eof": True})["isRunning"]
     assert daemon.bash("echo meanwhile")["stdout"] == "meanwhile\n"
