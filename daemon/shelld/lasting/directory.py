@@ -245,8 +245,8 @@ class SocketDirectory:
             os.rmdir(self._path)
 
     def try_lock(self) -> bool:
-        """Take the lock, and return True, unless another process holds the lock. `unlock` releases
-        the lock, and so does the end of this process.
+        """Take the lock, and return True. If another process holds the lock, return False. `unlock`
+        releases the lock, and so does the end of this process.
         """
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -233,7 +233,9 @@ def _name_of_answer(key: str) -> str:
 
 
 def _is_unanswered(shell: Shell, asked: PromptIdentity | None) -> bool:
-    """Return whether input can be written, and none was written since a question was asked."""
+    """Return whether input can be written to the program, and no input was written since the
+    question was asked.
+    """
     stdin = shell.input
     if asked is None or stdin is None or not takes_input(shell):
         return False

@@ -46,8 +46,9 @@ if TYPE_CHECKING:
     from shelld.targets.link import Link
     from shelld.targets.outgoing import Call
 
-# A request for one of these methods uses its `session`, unless the request starts nothing. From its
-# first use on, a session belongs to this daemon or to one target.
+# A request for one of these methods counts as a use of the session in its param `session`, unless
+# the request starts nothing. From its first use on, a session belongs to this daemon or to one
+# target.
 _USING: Final = frozenset({"bash", "configure_session"})
 
 # If a request has one of these members, the client can later find the command or the subscription

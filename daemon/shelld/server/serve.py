@@ -330,9 +330,9 @@ class Server:
         is_silent = entry.cancellation is Cancellation.SILENT
         if is_silent and entry.request.method not in _STARTING_METHODS:
             # The cancellation came before this task began. Do not begin the request, because a
-            # method may do its work before its first await. For example, the client would never
-            # learn of a new subscription. But let a repeated call of a command begin, so that the
-            # cancellation ends the command.
+            # method may do its work before its first await. If `subscribe` did its work, for
+            # example, the client would never learn of the new subscription. But let a repeated call
+            # of a command begin, so that the cancellation ends the command.
             self._settle(entry, encode_error(entry.raw_id, cancelled()))
             return
         try:
@@ -405,8 +405,8 @@ class Server:
             entry.stop()
             if self._requests.is_waiting(entry) and entry.request.method == "bash":
                 # Begin this request out of turn. If the request repeats a call whose command runs,
-                # the cancellation ends this command. Otherwise, the cancellation arrives before a
-                # command starts.
+                # the cancellation ends this command. Otherwise, the request ends before it starts a
+                # command.
                 self._requests.take_out_of_turn(entry)
                 self._start(entry)
                 entry.stop()

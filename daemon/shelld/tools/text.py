@@ -119,7 +119,7 @@ def denied_lines(denied: list[Denied] | None) -> list[str]:
 
 
 def cut_in_the_middle(text: str, limit: int, notice: str) -> str:
-    """Return `text`. If it is longer than `limit` characters, replace its middle by the notice."""
+    """Return `text`. If it has more than `limit` characters, replace its middle with the notice."""
     if len(text) <= limit:
         return text
     half = limit // 2
