@@ -45,13 +45,13 @@ limit would have made the measurement impossible. Agents whose shell is part of 
 a login were not measured.
 
 - Memory at rest is the memory of all processes between the program and its commands. Memory for
-  output is the peak growth of the same processes, which have just been started. If a program
-  starts its commands itself, its memory for output is the peak growth of the program. Memory that
-  several processes share is divided among them (Pss in proc(5)).
+  output is how much the memory of these processes grows at its peak, after a fresh start. If a
+  program starts its commands itself, its own memory counts. Memory that several processes share is
+  divided among them (Pss in proc(5)).
 - The three processes are a child, one that ignores SIGHUP (`nohup`) and one in a session of its own
   (`setsid`). The figure counts the processes that are left three seconds after the end.
-- SIGKILL of the server goes to the process that the client has started. If the client has started
-  no process, SIGKILL goes to the calling program.
+- To kill the server, the benchmark sends SIGKILL to the process that the client has started. If the
+  client has started no process, it sends SIGKILL to the calling program.
 """
 
 TERMINALS = """\
@@ -64,8 +64,8 @@ This section adds programs that only run terminals, and leaves out programs that
   of these steps take longer.
 - No command ends while it is measured, because tmux loses some of the output that comes just before
   the end.
-- pexpect ran within the benchmark program, with nothing in between. By default, it pauses for 50 ms
-  before each write.
+- pexpect ran inside the benchmark program, so no process stood between it and the terminal. By
+  default, it pauses for 50 ms before each write.
 - Desktop Commander has only pipes; `script` of util-linux made its terminals.
 - Codex's tool for terminals (unified exec) cannot be called without a model. Codex's two
   servers start processes on a terminal for any program, with `process/start` and `command/exec`.
@@ -118,7 +118,7 @@ NOTES = {
     "tty_output": (
         "shelld empties the terminal as fast as a loop that only reads. Most of the time "
         "goes into passing the output on, as JSON text, between two programs in Python. Codex's "
-        "two servers hand out bytes in base64."
+        "two servers send bytes as base64."
     ),
     "tty_screen": (
         "tmux draws all output at once, in the process that answers. shelld draws each screen in a "

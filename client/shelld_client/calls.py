@@ -452,7 +452,7 @@ def discover() -> Call[dict[str, Any]]:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             found = None
         if not isinstance(found, dict):
-            raise ProtocolError("the peer's result is no document")
+            raise ProtocolError("the peer's result is not a document")
         return cast("dict[str, Any]", found)
 
     return Call("rpc.discover", {}, decode)
@@ -491,4 +491,4 @@ def _decode(shape: type[S], result: bytes) -> S:
     try:
         return decode_result(shape, result)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ProtocolError(f"the peer's result is no {shape.__name__}") from error
+        raise ProtocolError(f"the peer's result is not a valid {shape.__name__}") from error

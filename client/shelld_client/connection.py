@@ -244,7 +244,7 @@ class Connection(Generic[T]):
                 continue
             message = _decode(event)
             if message is None:
-                raise ProtocolError("the peer sent something that is no JSON-RPC message")
+                raise ProtocolError("the peer sent something that is not a JSON-RPC message")
             if message.method is not None:
                 if message.id in self._pending:
                     raise ProtocolError("the peer echoes our requests, so it is not shelld")
@@ -350,7 +350,8 @@ class Connection(Generic[T]):
         """If the call whose answer could not be received is still pending, yield it.
 
         Raises `ProtocolError` if the data does not begin with the start of a daemon's answer and an
-        id. Then the data is no message, or the client cannot know which call waits for the answer.
+        id. Then the data is not a message, or the client cannot know which call waits for the
+        answer.
         """
         start = _ANSWER_START.match(self._frames.refused_head)
         if event is FrameError.BAD_HEADER or start is None:

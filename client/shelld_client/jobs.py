@@ -41,7 +41,7 @@ _SHOWN_BYTES: Final = 64 * 1024
 def _background_result(call: Call[AnyBashResult], answer: bytes) -> BackgroundResult:
     result = call.decode(answer)
     if not isinstance(result, BackgroundResult):
-        raise ProtocolError("the peer's result is no BackgroundResult")
+        raise ProtocolError("the peer's result is not a valid BackgroundResult")
     return result
 
 

@@ -33,11 +33,11 @@ def require_json(value: object, name: str = "", level: int = 2) -> None:
         return
     if isinstance(value, float):
         if not math.isfinite(value):
-            reason = f"Invalid value for {name}: {value} is no number in JSON"
+            reason = f"Invalid value for {name}: {value} is not a number in JSON"
             raise refused_here(errors.invalid_params(reason, name))
     elif isinstance(value, (bytes, bytearray, memoryview)):
         raise refused_here(
-            errors.invalid_params(f"Invalid type for {name}: bytes are no text", name)
+            errors.invalid_params(f"Invalid type for {name}: bytes are not text", name)
         )
     elif isinstance(value, (Mapping, list, tuple)) and level > MAX_LEVELS:
         parameter = name.partition(".")[0]

@@ -62,7 +62,7 @@ class FrameError(enum.Enum):
 
     TOO_LARGE = "Message exceeds the size limit"
     BAD_HEADER = "Header section has no valid Content-Length"
-    NO_HEADER = "Line among the headers is no header"
+    NO_HEADER = "A line among the headers is not a header"
     NO_MEMORY = "There is no memory for the message"
 
 
@@ -89,7 +89,7 @@ class FrameReader:
     Feed it with `receive_data` and `receive_eof`, then call `next_event` until it returns
     `NEED_DATA`. `framing` is None until the first byte that decides the framing has arrived.
     `refused_head` is the beginning of the last refused message or line: a message that was too
-    large or did not fit in memory, or a line that is no header.
+    large or did not fit in memory, or a line that is not a header.
     """
 
     framing: Framing | None

@@ -19,11 +19,11 @@ FRAMEWORKS = {"openai_agents": "agents", "pydantic_ai": "pydantic_ai"}
 # What the model is told if the arguments in its tool call are not valid JSON.
 REFUSED = {
     "openai_agents": [
-        "Error: Invalid value for arguments.timeout: nan is no number in JSON",
+        "Error: Invalid value for arguments.timeout: nan is not a number in JSON",
         "Invalid arguments: expected a JSON object",
         "Invalid arguments: expected a JSON object",
     ],
-    "pydantic_ai": ["Error: Invalid value for arguments.timeout: nan is no number in JSON"],
+    "pydantic_ai": ["Error: Invalid value for arguments.timeout: nan is not a number in JSON"],
 }
 
 

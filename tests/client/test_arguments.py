@@ -116,7 +116,7 @@ async def test_deep_arguments_fail_only_their_call(
 
 async def test_bytes_as_text_are_refused(shell: Shell) -> None:
     for option in ("cwd", "description"):
-        with pytest.raises(InvalidParams, match=f"Invalid type for {option}: bytes are no text"):
+        with pytest.raises(InvalidParams, match=f"Invalid type for {option}: bytes are not text"):
             await shell.bash("cat", **{option: b"text"})
     with pytest.raises(InvalidParams) as refused:
         await shell.bash("true", env={"NAME": b"text"})

@@ -162,7 +162,7 @@ def test_subclasses_and_mappings_are_sent_as_base_types(value: object, expected:
 
 @pytest.mark.parametrize("value", [Real("nan"), MappingProxyType({"x": Real("inf")})])
 def test_subclasses_of_numbers_are_checked_like_numbers(value: object) -> None:
-    with pytest.raises(InvalidParams, match="is no number in JSON"):
+    with pytest.raises(InvalidParams, match="is not a number in JSON"):
         Connection[str]().call(1, "x", {"a": value}, "call")
 
 

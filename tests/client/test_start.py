@@ -115,7 +115,7 @@ async def test_another_json_rpc_server_is_a_protocol_error(spawn: Spawn) -> None
 
 async def test_answer_of_wrong_shape_is_protocol_error(spawn: Spawn) -> None:
     answer = '{"jsonrpc":"2.0","id":1,"result":[]}'
-    with pytest.raises(ProtocolError, match="the peer's result is no Empty"):
+    with pytest.raises(ProtocolError, match="the peer's result is not a valid Empty"):
         await enter(spawn, f"read -r; echo '{answer}'; cat > /dev/null")
 
 

@@ -126,7 +126,7 @@ def test_daemon_on_terminal_repeats_hint_after_help() -> None:
         os.write(terminal, PING)
         daemon.receive()
         hint = daemon.read_stderr().decode().removeprefix(greeting)
-        assert hint.startswith("That is no JSON-RPC request.")
+        assert hint.startswith("That is not a JSON-RPC request.")
         requests = [
             [line for line in text.splitlines() if line.startswith("{")]
             for text in (greeting, hint)

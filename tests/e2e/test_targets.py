@@ -322,7 +322,8 @@ def test_session_at_one_target_is_not_looked_for_at_another(hub: RawDaemon, meth
 def test_session_belongs_to_the_target_of_its_first_command(hub: RawDaemon) -> None:
     hub.bash("true", session="near")
     refused = hub.fail("bash", {"command": "true", "session": "near", "target": "box"})
-    assert (refused["code"], refused["message"]) == (-32602, "Session near is here")
+    assert refused["code"] == -32602
+    assert refused["message"] == "Session near is at this daemon, not at target box"
     hub.bash("x=1", session="there", target="box")
     assert hub.bash("echo $x", session="there")["stdout"] == "1\n"
     for session in ("near", "there"):

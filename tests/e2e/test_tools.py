@@ -379,7 +379,7 @@ def test_daemon_ends_beside_stubborn_tool(plugged: RawDaemon, what: str) -> None
 
 def test_a_tool_that_returns_no_valid_result_fails(plugged: RawDaemon) -> None:
     result = call(plugged, "Ending", {"text": "wrong"})
-    sentence = "Tool 'Ending' returned a ToolResult whose error is no str"
+    sentence = "Tool 'Ending' returned a ToolResult whose error is not a str"
     assert (result["success"], result["error"]) == (False, sentence)
     assert plugged.call("server_info")["counters"]["internalErrors"] == 0
 

@@ -281,7 +281,7 @@ class Injector:
         shelld's code calls them.
         """
         for module in (os, fcntl, signal, termios):
-            # The functions of `termios` raise `termios.error`, which is no OSError.
+            # The functions of `termios` raise `termios.error`, which is not an OSError.
             error = termios.error if module is termios else OSError
             for name in FAILURES:
                 if name in vars(module) and name not in ("poll", "register"):

@@ -69,10 +69,10 @@ def context(
         cwd=cwd, state=state, state_of_call=state_of_call, environment=environment_with
     )
 
-    def look_at(_name: object) -> Any:
+    def peek(_name: object) -> Any:
         return session
 
-    manager = SimpleNamespace(sessions=SimpleNamespace(look_at=look_at))
+    manager = SimpleNamespace(sessions=SimpleNamespace(peek=peek))
     return SimpleNamespace(daemon=SimpleNamespace(manager=manager, policy=DEFAULT_POLICY))
 
 

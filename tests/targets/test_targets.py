@@ -80,7 +80,7 @@ def test_each_target_has_a_default_session() -> None:
     targets = Targets(lambda _session: True)
     assert targets.use(DEFAULT_SESSION, "box") is None
     assert targets.target_of(DEFAULT_SESSION) is None
-    with pytest.raises(RpcError, match="is here"):
+    with pytest.raises(RpcError, match="is at this daemon"):
         targets.use("one", "box")
 
 

@@ -163,7 +163,7 @@ async def test_langchain_gets_the_tools_of_a_daemon() -> None:
         call["args"] = {"command": "echo hi", "timeout": math.nan}
         message = await tools["Bash"].ainvoke(call)
         assert message.status == "error"
-        assert message.content.endswith("timeout: nan is no number in JSON")
+        assert message.content.endswith("timeout: nan is not a number in JSON")
         for name in ("self", "config", "run_manager"):
             call["args"] = {"command": "echo hi", name: 1}
             message = await tools["Bash"].ainvoke(call)

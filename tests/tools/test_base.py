@@ -173,10 +173,10 @@ async def test_an_exception_is_a_failed_result(error: Exception, sentence: str) 
 WRONG_RESULTS: list[tuple[Any, str]] = [
     ("x", "no ToolResult"),
     (None, "no ToolResult"),
-    (ToolResult(1), "a ToolResult whose success is no bool"),  # type: ignore[arg-type] # pyright: ignore
-    (ToolResult.fail(5), "a ToolResult whose error is no str"),  # type: ignore[arg-type] # pyright: ignore
-    (ToolResult.fail(["x"]), "a ToolResult whose error is no str"),  # type: ignore[arg-type] # pyright: ignore
-    (ToolResult(True, metadata=None), "a ToolResult whose metadata is no dict"),  # type: ignore[arg-type] # pyright: ignore
+    (ToolResult(1), "a ToolResult whose success is not a bool"),  # type: ignore[arg-type] # pyright: ignore
+    (ToolResult.fail(5), "a ToolResult whose error is not a str"),  # type: ignore[arg-type] # pyright: ignore
+    (ToolResult.fail(["x"]), "a ToolResult whose error is not a str"),  # type: ignore[arg-type] # pyright: ignore
+    (ToolResult(True, metadata=None), "a ToolResult whose metadata is not a dict"),  # type: ignore[arg-type] # pyright: ignore
 ]
 
 

@@ -122,7 +122,7 @@ async def test_invalid_result_of_overridden_execute_fails() -> None:
 
     ToolRegistry().register(Own())
     result = await ToolExecutor().execute("Echo", CONTEXT)
-    assert result.error == "Tool 'Echo' returned a ToolResult whose error is no str"
+    assert result.error == "Tool 'Echo' returned a ToolResult whose error is not a str"
 
 
 async def test_an_execution_is_logged(caplog: pytest.LogCaptureFixture) -> None:

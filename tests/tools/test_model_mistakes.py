@@ -78,14 +78,14 @@ MISTAKES: Mapping[str, tuple[str, dict[str, Any], tuple[str, ...]]] = {
     "a search that finds nothing": (
         "Bash",
         {"command": "cd / && grep -q nothing /dev/null"},
-        ("exit code 1: grep found nothing, which is no error",),
+        ("exit code 1: grep found nothing, which is not an error",),
     ),
     "a comparison": (
         "Bash",
         {"command": "diff -q /dev/null /etc/passwd >/dev/null"},
-        ("diff found a difference, which is no error",),
+        ("diff found a difference, which is not an error",),
     ),
-    "a test that is false": ("Bash", {"command": "[ -e /none ]"}, ("[ is false", "no error")),
+    "a test that is false": ("Bash", {"command": "[ -e /none ]"}, ("[ is false", "not an error")),
     "a program that is not installed": (
         "Bash",
         {"command": "no-such-program"},
@@ -131,7 +131,7 @@ async def test_meaning_of_exit_code_1_is_that_of_the_last_program(
     call: Tools, command: str, is_no_error: bool
 ) -> None:
     text = failed(await call("Bash", command=command))
-    assert ("no error" in text) is is_no_error
+    assert ("not an error" in text) is is_no_error
 
 
 async def test_exit_code_1_with_output_is_a_failure_like_any_other(call: Tools) -> None:

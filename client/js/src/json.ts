@@ -21,11 +21,11 @@ export function copyOf<T>(params: T): T {
 /** Throws `ShelldError` with the kind "invalid_params". `name` is the name of the value. */
 export function checkJson(value: unknown, name = "", level = 2): void {
   if ((typeof value === "number" && !Number.isFinite(value)) || typeof value === "bigint") {
-    throw refused(name, `${value} is no number in JSON`);
+    throw refused(name, `${value} is not a number in JSON`);
   } else if (typeof value === "string" && hasLoneSurrogate(value)) {
     throw refused(name, "must not contain lone surrogates");
   } else if (typeof value === "function" || typeof value === "symbol") {
-    throw refused(name, `a ${typeof value} is no value in JSON`);
+    throw refused(name, `a ${typeof value} is not a value in JSON`);
   } else if (value instanceof Map || value instanceof Set) {
     throw refused(name, "must be a plain object or an array, not a Map or a Set");
   } else if (typeof value === "object" && value !== null) {
@@ -33,7 +33,7 @@ export function checkJson(value: unknown, name = "", level = 2): void {
       throw refused(name.split(".")[0] ?? "", `a message has at most ${MAX_LEVELS} nested levels`);
     }
     const isList = Array.isArray(value);
-    if (isList && value.includes(undefined)) throw refused(name, "undefined is no value in JSON");
+    if (isList && value.includes(undefined)) throw refused(name, "undefined is not a value in JSON");
     for (const [key, member] of Object.entries(value)) {
       if (hasLoneSurrogate(key)) throw refused(name, "must not contain lone surrogates");
       checkJson(member, isList ? name : name ? `${name}.${key}` : key, level + 1);

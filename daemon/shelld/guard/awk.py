@@ -93,7 +93,7 @@ def _follow(shell: Shell, code: str, values: _Values) -> str:
     output = ""
     for count, match in enumerate(_STATEMENT.finditer(code)):
         if count >= _MAX_STATEMENTS:
-            shell.unresolved("it is too much to be followed")
+            shell.unresolved("it is too complex to follow")
             break
         statement = match[0]
         if (assigned := _ASSIGNED.fullmatch(statement)) is not None:

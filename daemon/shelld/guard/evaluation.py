@@ -136,7 +136,7 @@ class Evaluation(Redirections):
         self.budget.depth += 1
         try:
             if not self.budget.take():
-                self.unresolved("it is too much to be followed")
+                self.unresolved("it is too complex to follow")
                 return UNKNOWN
             shell = self.copy() if nodes.is_in_background(node) else self
             method = self._STATEMENTS.get(node.type)

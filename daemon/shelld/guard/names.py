@@ -263,7 +263,7 @@ class Names(Arrays):
         fields: list[str] = []
         for index, word in enumerate(words, 1):
             if index % _WORDS_PER_LOOK == 0 and not self.budget.has_time():
-                self.unresolved("it is too much to be followed")
+                self.unresolved("it is too complex to follow")
                 break
             fields += expand_word(word, self)
         return fields

@@ -57,7 +57,7 @@ class Programs(Scripted):
             # The command has no name, or its name is the name of a directory.
             return ""
         if not self.budget.take():
-            self.unresolved("it is too much to be followed")
+            self.unresolved("it is too complex to follow")
             return UNKNOWN
         self.budget.note(argv)
         if UNKNOWN in program:

@@ -67,7 +67,7 @@ class Redirections(Compounds):
         has_copies = statement is not None and b">&" in statement.text
         for node in redirects:
             if not self.budget.take():
-                self.unresolved("it is too much to be followed")
+                self.unresolved("it is too complex to follow")
                 break
             number = nodes.descriptor(node)
             if len(number) > 1 and (name := name_of_descriptor(number)):

@@ -169,14 +169,14 @@ class Limiter:
             await anyio.sleep(pause)
             before = self._cost_s
             for group in {member.group for member in self._watched}:
-                await self._look_at(group)
+                await self._check_group(group)
             cost = self._cost_s - before
             pause = max(CHECK_INTERVAL_S, min(cost * _REST_SHARE, _MAX_INTERVAL_S))
         self._is_watching = False
 
-    async def _look_at(self, group: Group) -> None:
+    async def _check_group(self, group: Group) -> None:
         """Kill commands of a group, if a command or the whole group exceeds a limit."""
-        await self._look_at_cgroups(group)
+        await self._check_cgroups(group)
         is_watched = any(map(group.is_watched, KINDS))
         if not is_watched and group.limits.cpu_seconds is None:
             return
@@ -202,7 +202,7 @@ class Limiter:
                 self._cost_s += cost
             self._judge(group, sizes, limits.memory_bytes, "memory")
 
-    async def _look_at_cgroups(self, group: Group) -> None:
+    async def _check_cgroups(self, group: Group) -> None:
         for member in self._judged(group):
             began = time.thread_time()
             if member.cgroups.has_met("memory"):

@@ -284,9 +284,9 @@ async def _admitted(context: RequestContext, params: BashParams) -> Admitted:
     stdin = params.stdin if params.stdin_base64 is None else None
     check_text(params.command, params.cwd, params.env, stdin)
     sessions = context.daemon.manager.sessions
-    await sessions.look_at(params.session).settle_all()
+    await sessions.peek(params.session).settle_all()
     # Look up the session again, because it may have been closed during this wait.
-    state = sessions.look_at(params.session).state
+    state = sessions.peek(params.session).state
     try:
         verdict = await admit(context, params)
         typed = await typed_first(context, params) if params.stdin else NOTHING_TYPED

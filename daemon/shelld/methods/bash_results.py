@@ -71,7 +71,7 @@ async def _foreground_result(
         stream.read_position = max(stream.read_position, read.end)
     session_cwd: str | None = None
     if shell.session is not None:
-        session_cwd = shown(context.daemon.manager.sessions.look_at(shell.session).resolve(None))
+        session_cwd = shown(context.daemon.manager.sessions.peek(shell.session).resolve(None))
     state_reason = None if shell.recorder is None else shell.recorder.reason
     return BashResult(
         bash_id=shell.id,

@@ -96,7 +96,7 @@ def start_request(
         verdict=verdict.verdict,
         warning=verdict.reason if verdict.verdict == "block" else None,
         sandbox=sandbox,
-        session_sandbox=context.daemon.manager.sessions.look_at(params.session).sandbox,
+        session_sandbox=context.daemon.manager.sessions.peek(params.session).sandbox,
         judged_state=admitted.judged_state,
     )
 
@@ -105,7 +105,7 @@ def _sandbox(
     context: RequestContext, params: BashParams, given: SandboxPolicy
 ) -> SandboxKey | None:
     """Return the sandbox of a call that tightens the sandbox of its session. Raises `RpcError`."""
-    session = context.daemon.manager.sessions.look_at(params.session)
+    session = context.daemon.manager.sessions.peek(params.session)
     own = None if session.sandbox is None else session.sandbox.policy
     engine = context.daemon.options.sandbox_engine
     policy = tightened(own, given, session.cwd, engine)
@@ -122,7 +122,7 @@ def _with_proxy(
 
     If there are proxies, a command with these variables finds only the proxy of its own sandbox.
     """
-    own = context.daemon.manager.sessions.look_at(params.session).sandbox
+    own = context.daemon.manager.sessions.peek(params.session).sandbox
     if sandbox is None or sandbox == own:
         return env
     unset = {} if own is None else dict.fromkeys(own.policy.variables)

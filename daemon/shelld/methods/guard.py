@@ -46,7 +46,7 @@ async def verdict_on(
 ) -> Verdict:
     """Return the guard's verdict, even if `--guard` lets every command run."""
     daemon, command = context.daemon, params.command
-    session = daemon.manager.sessions.look_at(params.session)
+    session = daemon.manager.sessions.peek(params.session)
     is_usual = not (traces or params.env or _is_in_dev(session, params))
     if is_usual and is_plainly_harmless(command, daemon.policy, session.state.names):
         return _ALLOWED
@@ -160,7 +160,7 @@ async def explain_command(
     context: RequestContext, params: ExplainCommandParams
 ) -> ExplainCommandResult:
     check_text(params.command, params.cwd, params.env)
-    await context.daemon.manager.sessions.look_at(params.session).settle_all()
+    await context.daemon.manager.sessions.peek(params.session).settle_all()
     verdict = await verdict_on(context, params, traces=True)
     return ExplainCommandResult(
         verdict.verdict, verdict.rule, verdict.segment, verdict.reason, verdict.trace

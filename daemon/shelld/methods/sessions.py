@@ -49,7 +49,7 @@ async def configure_session(
     sessions.check_unused(params.session)
     policy = sessions.sandbox
     if params.sandbox is not None:
-        directory = sessions.look_at(params.session).cwd
+        directory = sessions.peek(params.session).cwd
         policy = resolved(params.sandbox, directory, context.daemon.options.sandbox_engine)
     session = sessions.configure(params.session, rules, limits, policy)
     # If this sandbox cannot start, the daemon refuses all commands of the session as well.

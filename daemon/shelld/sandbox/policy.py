@@ -245,7 +245,7 @@ class Paths:
     def _socket(self, path: str) -> str:
         real = os.path.realpath(self._absolute("unix_sockets", path))
         if not os.path.exists(real) or os.path.isdir(real):
-            raise invalid("unix_sockets", "has a path that is no socket")
+            raise invalid("unix_sockets", "has a path that is not a socket")
         return real
 
     def denied(self, name: str, given: Iterable[str], writable: Sequence[str]) -> tuple[str, ...]:

@@ -234,7 +234,7 @@ class Screen:
         end, least, cut_at = wanted
         while self._position < end:
             if time.monotonic() > give_up_at:
-                raise resource_exhausted("screen", "It takes too long to show this output")
+                raise resource_exhausted("screen", "This output takes too long to show")
             start = self._output.whole_from(self._position)
             if start != self._position:
                 # Output is missing, and the effect of output depends on earlier output. So start

@@ -255,7 +255,7 @@ class Server:
             self._fail_at_once(message, deliver, error)
 
     def _fail_at_once(self, message: Single, deliver: Deliver, error: Exception) -> None:
-        """Answer a message that is no request in flight, now or when there is memory for the
+        """Answer a message that is not a request in flight, now or when there is memory for the
         answer.
         """
         answer, raw_id = answer_for(error, "a request"), getattr(message, "id", None)

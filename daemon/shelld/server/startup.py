@@ -35,7 +35,7 @@ checks what works on this machine.
 
 # The hint after a line that is not a request, such as "help".
 _HINT: Final = """\
-That is no JSON-RPC request. Paste this line to run a command:
+That is not a JSON-RPC request. Paste this line to run a command:
 
 {example}
 

@@ -116,7 +116,7 @@ class Input:
 
 
 def _room_of_empty_pipe(descriptor: int) -> int:
-    """Return the capacity of an empty pipe. Return 0 if the pipe is not empty, or is no pipe.
+    """Return the capacity of an empty pipe. Return 0 if the pipe is not empty, or is not a pipe.
 
     Asks the kernel each time, because the client shares the pipe and may change its size.
     """

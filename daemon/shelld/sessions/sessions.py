@@ -129,7 +129,7 @@ class Sessions:
             raise session_not_found(name)
         return self.get(name)
 
-    def look_at(self, name: str | None) -> Session:
+    def peek(self, name: str | None) -> Session:
         """Return the session of this name.
 
         If it was never used, return a session that has the state of a new session.

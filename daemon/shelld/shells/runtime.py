@@ -162,7 +162,7 @@ class Runtime:
         # Check before a spare shell is taken, because a later failure would waste the spare shell.
         # Also check before a closed session is created again, because the guard may refuse the
         # command.
-        self._check(self.sessions.look_at(request.session), request)
+        self._check(self.sessions.peek(request.session), request)
         session = self.sessions.get(request.session)
         key = request.sandbox or session.sandbox
         place = self.places.outside if key is None else await self.places.enter(key)

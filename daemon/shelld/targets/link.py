@@ -302,12 +302,12 @@ class Link:
             elif self.is_over:
                 return
             else:
-                await watch.wait(self._receive, self._next_look_at)
-                if self._loop.time() >= self._next_look_at:
+                await watch.wait(self._receive, self._next_check_at)
+                if self._loop.time() >= self._next_check_at:
                     self._ask_for_life()
 
     @property
-    def _next_look_at(self) -> float:
+    def _next_check_at(self) -> float:
         if self.greeting is None:
             # A slow connection may need a long time for the bundle.
             return self._outgoing.sent_at + CONNECT_S

@@ -200,7 +200,8 @@ class Targets:
         self.check(session, target)
         found = self._sessions.get(session)
         if found is None and self._is_local(session):
-            raise invalid_params(f"Session {session:.100} is here", "target")
+            message = f"Session {session:.100} is at this daemon, not at target {target}"
+            raise invalid_params(message, "target")
         if found is None and len(self._sessions) >= MAX_SESSIONS:
             message = f"Targets have {MAX_SESSIONS} sessions already"
             raise resource_exhausted("targets", message)

@@ -203,11 +203,11 @@ def checked(tool_name: str, result: object) -> ToolResult:
     if not isinstance(result, ToolResult):
         problem = "no ToolResult"
     elif not isinstance(cast("object", result.success), bool):
-        problem = "a ToolResult whose success is no bool"
+        problem = "a ToolResult whose success is not a bool"
     elif not isinstance(cast("object", result.error), (str, NoneType)):
-        problem = "a ToolResult whose error is no str"
+        problem = "a ToolResult whose error is not a str"
     elif not isinstance(cast("object", result.metadata), dict):
-        problem = "a ToolResult whose metadata is no dict"
+        problem = "a ToolResult whose metadata is not a dict"
     else:
         return result
     return ToolResult.fail(f"Tool '{tool_name}' returned {problem}")

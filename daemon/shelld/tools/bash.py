@@ -167,7 +167,7 @@ reads, KillShell ends. Use neither & nor sleep: a server is up with until="liste
         command, description = bash_params.command, bash_params.description
         session_cwd = None
         if bash_params.cwd is None:
-            session_cwd = manager.sessions.look_at(session).cwd
+            session_cwd = manager.sessions.peek(session).cwd
 
         deferral = request.deferral
         if deferral is not None:
@@ -180,7 +180,7 @@ reads, KillShell ends. Use neither & nor sleep: a server is up with until="liste
             limit = min(self.MAX_OUTPUT_SIZE, context.max_output_size)
 
             def next_cwd() -> str:
-                return shown(manager.sessions.look_at(session).resolve(None))
+                return shown(manager.sessions.peek(session).resolve(None))
 
             if bash_params.run_in_background:
                 result = started(shell, command, description, lines)

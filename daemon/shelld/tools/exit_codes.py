@@ -14,9 +14,9 @@ from typing import Final
 # If a command is longer than this, its exit code is not explained.
 _MAX_CHARACTERS: Final = 10_000
 
-_NOTHING: Final = "{} found nothing, which is no error"
-_DIFFERENT: Final = "{} found a difference, which is no error"
-_FALSE: Final = "{} is false, which is no error"
+_NOTHING: Final = "{} found nothing, which is not an error"
+_DIFFERENT: Final = "{} found a difference, which is not an error"
+_FALSE: Final = "{} is false, which is not an error"
 _MEANINGS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("grep", "egrep", "fgrep", "zgrep", "rg", "ag", "pgrep", "pidof"), _NOTHING),
     **dict.fromkeys(("which", "type", "git grep"), _NOTHING),

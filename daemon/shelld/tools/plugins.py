@@ -54,8 +54,8 @@ def load_plugins(registry: ToolRegistry) -> list[Schemas]:
             registered += [schema for _, schema in schemas if schema is not None]
         except BaseException as error:
             if faults.shortage(error) is not None:
-                # The system is short of a resource, so the failure is no fault of the plug-in. The
-                # toolbox loads all tools again later.
+                # The system is short of a resource, so the failure is not the fault of the plug-in.
+                # The toolbox loads all tools again later.
                 raise
             reason = f"{type(error).__name__}: {_text_of(error)}"
             logger.warning("the tools of plug-in %s are skipped: %s", entry_point.name, reason)

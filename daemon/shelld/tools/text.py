@@ -35,7 +35,7 @@ def legible(text: str, size: int) -> str:
     """Return text for a model. If the output is binary, return a notice instead. `size`: the size
     of the output in bytes.
 
-    NUL is no sign of binary output, because many programs end names with NUL.
+    NUL is not a sign of binary output, because many programs end names with NUL.
     """
     if len(text) < _LEAST_BINARY:
         return text
