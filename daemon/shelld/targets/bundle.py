@@ -1,4 +1,4 @@
-"""Makes the bundle, one file that a Python runs, from shelld and the packages that it needs.
+"""Makes the bundle: one file that Python can run, with shelld and the packages that shelld needs.
 
 The bundle contains compiled modules, so it runs only with the same version of Python, on the same
 kind of machine (`PLATFORM`). Its first member is `bundle_main.py`, which unpacks the other members
@@ -151,7 +151,7 @@ def _files() -> Iterator[tuple[str, Path]]:
             if path.is_file() and "__pycache__" not in path.parts:
                 yield str(path.relative_to(root.parent)), path
     own = _distribution("shelld")
-    # Look into the directory itself, because `own.files` is empty in a bundle: it has no RECORD.
+    # List the directory itself, because a bundle has no RECORD, so `own.files` is empty there.
     place = Path(str(own.locate_file("")))
     about = place / f"shelld-{own.version}.dist-info"
     for path in (about / "METADATA", *about.glob("licenses/*")):

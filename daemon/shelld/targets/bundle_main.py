@@ -57,13 +57,16 @@ def make_directories(directory: str) -> None:
     try:
         os.mkdir(directory, 0o700)
     except FileExistsError:
-        # Another process may have made the directory meanwhile.
+        # Another process may have made the directory after the check.
         return
     os.chmod(directory, 0o700)
 
 
 def home_directory() -> str:
-    """Return the user's home directory. It is not absolute if the user has none."""
+    """Return the user's home directory.
+
+    If the user has none, the result is not an absolute path.
+    """
     # Python would take an empty HOME for /.
     return "" if os.environ.get("HOME") == "" else os.path.expanduser("~")
 

@@ -15,7 +15,7 @@ import msgspec
 from shelld_protocol.about import PROTOCOL
 from shelld_protocol.errors import RpcError, unavailable
 
-# How much text may come before the protocol.
+# How many bytes of other text may come before the target's first answer.
 MAX_BANNER_BYTES: Final = 64 * 1024
 # An error quotes at most this many bytes of other text that has arrived.
 QUOTED_BYTES: Final = 4_096

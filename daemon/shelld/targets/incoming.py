@@ -59,7 +59,8 @@ class Incoming:
     def __init__(self, target: str) -> None:
         self._target = target
         self._frames = FrameReader(MAX_ANSWER_BYTES)
-        # A shelld answers in lines. Other text may begin like a Content-Length header.
+        # A shelld at a target sends one message a line. Do not look for a Content-Length header,
+        # because other text may begin like one.
         self._frames.framing = Framing.LINES
         # The number of bytes of other text since the last message.
         self._noise_bytes = 0

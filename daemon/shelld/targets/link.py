@@ -50,7 +50,7 @@ from shelld_protocol.event_methods import LOST_NOTIFICATION
 
 logger = Log("shelld.targets")
 
-# How long a target may take to connect. A user may have to confirm a login elsewhere.
+# How long a target may take to connect. A user may have to confirm the login on another device.
 CONNECT_S: Final = 60.0
 # If a connected target has been silent for `PING_S`, the link sends a ping. After `SILENCE_S`, the
 # link counts as lost. A target that is short of memory may need half a minute for an answer.
@@ -186,8 +186,8 @@ class Link:
         self._requests.leave(call)
 
     async def end(self) -> bool:
-        """Tell the target to end, and wait until the link is over. Return whether the target ended
-        when it was told to. If it did not, this method has cut the link.
+        """Tell the target to end, and wait until the link is over. Return True if the target has
+        ended the link in time. Otherwise, cut the link, and return False.
         """
         self._is_ending = True
         try:
@@ -411,7 +411,7 @@ class Link:
         return PassedOnError(lost.code, message, {**named.data, **lost.data})
 
     def _take_event(self, message: Message) -> None:
-        # Pass only events of shells on to the client.
+        # The client gets only events of shells.
         if self._notify is None or not message.method.startswith("shell/"):
             return
         params = named_event(self.target, bytes(message.params), self._first_number)
@@ -433,7 +433,7 @@ class Link:
     # -- the end ----------------------------------------------------------------------------
 
     def _lost(self, *, maybe_started: bool) -> RpcError:
-        """Return the error of a call that was not answered before the link was over."""
+        """Return the error for a call that the target has not answered when the link is over."""
         failure = "it was closed" if self._failure is None or self._is_ending else self._failure
         if isinstance(failure, RpcError):
             return failure

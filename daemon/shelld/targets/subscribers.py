@@ -53,8 +53,8 @@ class _Subscriber(NamedTuple):
     tells_end: bool
 
     def ends_with(self, *, has_leftover: bool) -> bool:
-        """Return whether this subscription ends with an exit event, or with an event about leftover
-        processes. But it goes on if the event says that processes are left over (`has_leftover`),
+        """Return whether an exit event, or an event about leftover processes, ends this
+        subscription. It does not if the event says that processes are left over (`has_leftover`),
         and the subscription includes events about such processes.
         """
         return self.is_of_one_shell and not (has_leftover and "leftover" in self.events)

@@ -138,8 +138,8 @@ class Targets:
     async def remove(self, target: Target) -> bool:
         """Forget a target and its sessions, and end its daemon.
 
-        Return whether the daemon ended when it was told to. If it did not, its process was killed,
-        or there was no connection to it.
+        Return True if the daemon has ended in time by itself. Otherwise, its process was killed, or
+        there was no connection to it.
         """
         self._targets.pop(target.name, None)
         self._sessions = {
@@ -238,7 +238,8 @@ class Targets:
 def was_not_started(error: BaseException) -> bool:
     """Return whether `error` says that no target has received the request.
 
-    The error may come from a target whose own target is lost; its members are then JSON text.
+    If the error comes from a target that has lost a target of its own, the members of `data` are
+    JSON text.
     """
     if not isinstance(error, RpcError) or error.kind is not ErrorKind.TARGET_LOST:
         return False
