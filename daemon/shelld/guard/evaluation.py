@@ -211,8 +211,8 @@ class Evaluation(Redirections):
         return [*found, *rest]
 
     def _surely_runs(self, node: Node) -> bool:
-        """Return whether this command certainly runs, in this shell and not in a subshell, and
-        before all later commands.
+        """Return whether it is certain that this shell itself runs the command, not a subshell, and
+        that the command ends before later commands start.
         """
         is_own = self.scripts == 1 and not self.budget.active and "set" not in self.functions
         return is_own and self.nounset is not None and nodes.is_always_reached(node)

@@ -87,7 +87,7 @@ def pipes_by(program: str, arguments: Sequence[str], cwd: str) -> list[str]:
 def _linked(arguments: Sequence[str], cwd: str) -> dict[str, str]:
     options, operands = all_options(arguments, "tS", _TARGETS)
     names = {name for name, _ in options}
-    # A relative target of a symbolic link starts from the directory of the link.
+    # A relative target of a symbolic link is relative to the directory that contains the link.
     is_relative = not names.isdisjoint({"s", "symbolic"}) and names.isdisjoint({"r", "relative"})
     return _pairs(options, operands, cwd, is_relative=is_relative)
 

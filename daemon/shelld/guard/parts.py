@@ -23,7 +23,7 @@ class Parts(abc.ABC):
 
     def __init__(self, text: str) -> None:
         self._text = text
-        # The ends of pairs of parentheses and of substitutions. The keys are the positions of "(".
+        # Both dicts map the position of a "(" to the position after the matching ")".
         self._pairs: dict[int, int] = {}
         self._substitutions: dict[int, int] = {}
 
@@ -90,7 +90,10 @@ class Parts(abc.ABC):
         return min(len(text), position + 1)
 
     def of_pair(self, position: int) -> int:
-        """Return the end of a pair of parentheses whose content is not a script."""
+        """Return the position after the ")" that closes the "(" at `position`.
+
+        The text between them is not a script.
+        """
         text, pairs = self._text, self._pairs
         if position in pairs:
             return pairs[position]

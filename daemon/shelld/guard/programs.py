@@ -1,4 +1,7 @@
-"""Follows one command whose words are known. The command starts a function, builtin or program."""
+"""Follows one command whose words are known.
+
+The command calls a function, or starts a builtin or program.
+"""
 
 from __future__ import annotations
 

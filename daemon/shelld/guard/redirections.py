@@ -34,9 +34,9 @@ class _LastMember(NamedTuple):
     """The last member of a list or pipeline. Redirections after the list belong to this member.
 
     In ``a && b | c > x``, the last member is ``c``, but the parser puts the redirection outside of
-    the whole list. `body` is the member, or None if there is no command. `shell` is the shell that
-    runs the member, and `stdin` is its input. `output` is the text that the earlier members of a
-    list write. `runs` is False if the member certainly does not run.
+    the whole list. `body` is the syntax node of the member, or None if there is no command. `shell`
+    is the shell that runs the member, and `stdin` is its input. `output` is the text that the
+    earlier members of a list write. `runs` is False if the member certainly does not run.
     """
 
     shell: Redirections

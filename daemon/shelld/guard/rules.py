@@ -271,7 +271,7 @@ def is_judged(program: str) -> bool:
 
 
 _NAMES: Final = frozenset({*JUDGED, *WRITERS, *REMOVERS, *PERMITTERS})
-# The names of many programs consist of one of these prefixes and a suffix.
+# All programs whose names begin with one of these prefixes are judged.
 _FAMILIES: Final = ("mkfs.", "partclone.")
 
 

@@ -21,7 +21,7 @@ class Scope(Protocol):
     def miss(self, name: str) -> None:
         """Record the use of a name that has no value and no default.
 
-        Raises `ExpansionError` if bash would stop at this use.
+        Raises `ExpansionError` if such a use makes bash stop.
         """
         ...
 

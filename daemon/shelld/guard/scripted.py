@@ -36,7 +36,7 @@ from shelld.guard.vocabulary import (
 )
 from shelld.guard.wrappers import unwrapped
 
-# Searching text for commands costs this many times as much as copying the text.
+# Searching text for commands takes this many times as long as copying the text.
 _SEARCHING: Final = 20
 # Programs that exist on most systems.
 KNOWN: Final = frozenset(

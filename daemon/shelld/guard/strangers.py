@@ -13,7 +13,7 @@ from typing import Final
 
 from shelld.guard.vocabulary import ORDERS
 
-# With one of these words, most programs only print help, or print what they would do.
+# If an argument is one of these words, most programs only print help, or print what they would do.
 _IDLE: Final = frozenset(
     {"help", "h", "dry-run", "dryrun", "simulate", "version", "test", "no-act", "pretend", "whatif"}
 )
@@ -43,10 +43,11 @@ _MAX_WORDS: Final = 64
 def overwritten_by(arguments: Sequence[str]) -> list[str]:
     """Return the files that an unknown program may overwrite.
 
-    Usually, the files are the values of options such as ``--output``. If one argument is an order
-    to write, every argument counts as a file. The order can be an operand, an option or the value
-    of an option, as in ``tool format /dev/sda``, ``tool --wipe /dev/sda`` and ``tool --mode=erase
-    /dev/sda``. ``--format`` is not an order, because in most programs it sets the output format.
+    Usually, the files are the values of options such as ``--output``. If one argument orders the
+    program to write (see `ORDERS`), every argument counts as a file. The order can be an operand,
+    an option or the value of an option, as in ``tool format /dev/sda``, ``tool --wipe /dev/sda``
+    and ``tool --mode=erase /dev/sda``. ``--format`` is not an order, because in most programs it
+    sets the output format.
     """
     words = {each.rpartition("=")[2] for each in arguments if each != "--format"}
     words = {each.lstrip("-").lower() for each in words}

@@ -1,6 +1,6 @@
 """Walks through a script word by word, to the parenthesis that ends it. Pure.
 
-On the way, finds the syntax that the parser does not know, and that `ends.Ends.rewritten` rewrites.
+On the way, finds syntax that the parser does not know. `ends.Ends.rewritten` rewrites this syntax.
 
 Reference: parse.y of bash.
 """
@@ -296,8 +296,9 @@ class Walk:
             self._name_coprocess(*self._coprocess)
             self._coprocess = None
         elif self._names:
-            # This word is the name after a reserved word. If a compound command comes right after
-            # ``coproc``, there is no name, and the branch above handles this case.
+            # This word is a name that follows a reserved word such as ``for``. If a compound
+            # command comes right after ``coproc``, there is no name, and the branch above handles
+            # this case.
             self._names = False
             if self._coprocess is not None:
                 self._coprocess = (self._coprocess[0], self._at)

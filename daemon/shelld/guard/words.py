@@ -260,7 +260,8 @@ class _Scanner:
             self._add(value, quoted=quoted, splits=not quoted)
 
 
-# The index of an entry in the stack of directories. No stack has an index of more than nine digits.
+# An index in the stack of directories. No such stack is so large that an index has more than nine
+# digits.
 _ENTRY: Final = re.compile(r"[+-]?(\d{1,9})")
 
 

@@ -1,4 +1,4 @@
-"""Lists shells, interpreters, and programs that start other programs in their own way."""
+"""Lists shells, interpreters, and other programs that start programs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ SHELLS: Final = frozenset(
     ]
 )
 
-# Programs that start other programs in their own way. The value is the handler in `launchers`.
+# Programs that start other programs, and for which `launchers` has a special handler. The value is
+# the name of the handler.
 STARTERS: Final = {
     "xargs": "xargs",
     "parallel": "parallel",

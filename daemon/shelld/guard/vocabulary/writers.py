@@ -33,7 +33,7 @@ ORDERS: Final = frozenset(
     }
 )
 
-# Programs for which a word such as ``wipe`` in an argument is not an order. Most of these programs
+# For these programs, an argument such as ``wipe`` is not an order to write. Most of these programs
 # only print their arguments, or read the files that the arguments name. Others pass the arguments
 # on to a program of the user's project.
 TELLERS: Final = frozenset(
