@@ -123,7 +123,7 @@ class Emulator:
 
     @property
     def _now(self) -> Vt:
-        """Pass the text that `Marks` has held back to the emulator, and return the emulator."""
+        """Give the emulator the text that `Marks` has held back. Return the emulator."""
         self._vt.feed_str(self._marks.release())
         return self._vt
 

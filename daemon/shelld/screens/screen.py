@@ -1,8 +1,7 @@
 """The screen of one command with a terminal.
 
 Owns the helper process that shows the screen, and brings the screen up to date for each capture. If
-a process is lost, the next process shows the screen again from the kept output. So the screen is
-not lost.
+a process is lost, the next process gets the kept output again, which restores the screen.
 """
 
 from __future__ import annotations
@@ -58,7 +57,10 @@ _PROGRAM: Final = Path(__file__).with_name("main.py")
 
 
 class View(NamedTuple):
-    """A screen, as `Emulator.view` describes it. `cursor`: row, column, and whether it is shown."""
+    """A screen, as `Emulator.view` describes it.
+
+    `cursor`: row, column, and whether the cursor is visible.
+    """
 
     rows: int
     cols: int
@@ -204,7 +206,7 @@ class Screen:
     async def _reach(
         self, wanted: _Wanted, scrollback: int = 0, kind: bytes = b"", content: bytes = b""
     ) -> bytes:
-        """Make the process show the wanted output.
+        """Make the process show the output that `wanted` asks for.
 
         Then, if `kind` is given, send the process a request of this kind with `content`, and return
         the answer.
@@ -227,7 +229,7 @@ class Screen:
         )
 
     async def _show(self, wanted: _Wanted, scrollback: int, give_up_at: float) -> None:
-        """Send the wanted output to the process."""
+        """Send the process the output that `wanted` asks for."""
         if self._helper is None or scrollback > self._scrollback:
             await self._begin(_MAX_SCROLLBACK if scrollback else 0)
         await self._resize()

@@ -21,8 +21,8 @@ from shelld.screens.screen import Screen, directory_of_avt
 from shelld.terminals.input import TerminalInput
 from shelld_protocol.errors import RpcError, unavailable
 
-# If more screens than this are in use, they take turns. Then nearly every capture starts a process,
-# which shows the screen again from the kept output.
+# If more screens than this are in use, they take turns. In this case, nearly every capture starts a
+# process and sends it all the kept output again.
 MAX_PROCESSES: Final = 64
 MAX_CAPTURES: Final = 16
 # The number of seconds after which an unused helper process is ended.
