@@ -120,9 +120,10 @@ async def listening_ports(shell: Shell, pauses: Pauses, watch: SocketWatch) -> l
 
 
 def basis_of_ports(shell: Shell) -> object | None:
-    """Return the facts that determine the ports of a command.
+    """Return what the ports of a command depend on: the listening sockets, and the command's
+    processes.
 
-    The caller compares them with earlier facts.
+    The caller compares the result with an earlier result.
 
     Return None if the command has many processes, or has a process in another network namespace.
     """
@@ -141,7 +142,7 @@ def basis_of_ports(shell: Shell) -> object | None:
 
 
 class _LastCheck:
-    """The last check of a wait for the ports of a shell.
+    """The last check of the processes of a shell, at the end of a wait for its ports.
 
     Waits that end at the same time share this check, because a check takes almost a second if the
     command has thousands of processes.
@@ -190,7 +191,7 @@ class _Check:
         return sorted(self._found, key=lambda each: (each.port, each.address))
 
     def go_on(self) -> bool:
-        """Continue for the time of one slice.
+        """Continue the check for one slice of time.
 
         Return whether the check has covered all processes.
         """

@@ -170,7 +170,8 @@ class Search:
         ]
 
     async def wait(self, give_up_at: float) -> Matched | None:
-        """Return the first match; None at `give_up_at`, or if the shell ends without a match.
+        """Return the first match. Return None if there is no match before `give_up_at`, or before
+        the shell ends.
 
         Raises `RpcError` (invalid_params) if the pattern takes too long.
         """

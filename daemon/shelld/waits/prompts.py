@@ -56,7 +56,7 @@ class PromptIdentity(NamedTuple):
     def has_same_reader(self, other: PromptIdentity | None) -> bool:
         """Return whether the same process still waits, with the same modes and the same certainty.
 
-        If somebody has written input since then, return False.
+        If somebody has written input between the two checks, return False.
         """
         return other is not None and self[:_CERTAIN] == other[:_CERTAIN]
 
@@ -76,9 +76,9 @@ class PromptIdentity(NamedTuple):
 
         `other` is an earlier identity of this prompt.
 
-        The program may have written another question since `other`, and the kernel may still be
-        passing this output on. So the returned identity takes `wrote` from `other`. Then the next
-        check treats this output as new.
+        After the check that found `other`, the program may have written another question, and the
+        kernel may not have delivered this output yet. So the returned identity takes `wrote` from
+        `other`. Then the next check treats this output as new.
         """
         return self._replace(wrote=other.wrote)
 
@@ -132,7 +132,8 @@ def run_state_of(shell: Shell, seen: SeenPrompt | None = None) -> RunState:
     program may have woken up only for a moment. If the program also waits for time to pass, the
     prompt counts only for `_TIMER_MS`.
 
-    This function does not wait for a turn. So if a check is expensive, many calls share its result.
+    This function checks at once, not in turn with other checks. So if a check is expensive, later
+    calls share its result.
     """
     last = _checks.get(shell)
     is_good = last is not None and last.activity == shell.activity and not shell.has_ended
@@ -266,8 +267,7 @@ async def wait_for_prompt(shell: Shell, give_up_at: float, pauses: Pauses) -> Pr
 
     `give_up_at` is a time of the event loop's clock. If this time has passed, check once.
     """
-    # The time at which the command began to write without a pause. It is None while the command is
-    # silent.
+    # Since when the command has been writing without a pause; None while it is silent.
     flows_from: float | None = anyio.current_time()
     while takes_input(shell):
         if (now := anyio.current_time()) >= give_up_at:

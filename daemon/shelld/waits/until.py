@@ -25,8 +25,8 @@ from shelld_protocol.shell_methods import BashOutputParams
 from shelld_protocol.structs import Listener, Matched, UntilName
 
 # When a process ends, it closes its input before the daemon learns that the process has ended.
-# After the input was closed, a wait for a prompt waits at most this long for the daemon to learn of
-# the end.
+# After the input was closed, a wait for a prompt waits at most this long for the daemon to learn
+# that the process has ended.
 _END_WAIT_S: Final = 0.1
 
 
@@ -55,8 +55,8 @@ class PreparedWait:
 
     @property
     def is_for_reading(self) -> bool:
-        """True if the wait is for output or for the end of the command, because a read can wait for
-        both itself.
+        """Whether a read can do this wait itself. A read can wait for output and for the end of the
+        command.
         """
         return self._params.until in {"output", "exit"}
 
@@ -68,7 +68,7 @@ class PreparedWait:
         """
         give_up_at = anyio.current_time() + self._params.wait / 1000
         reached = await self._wait(shell, starts, give_up_at)
-        # Report the end rather than "no_input", because a shell that has ended also takes no input.
+        # A shell that has ended also takes no input, so report "exit" and not "no_input".
         return Reached("exit") if reached.what is None and shell.has_ended else reached
 
     async def _wait(
