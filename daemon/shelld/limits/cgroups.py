@@ -51,8 +51,9 @@ class _Files(NamedTuple):
 
 
 _OOM_KILLS: Final = re.compile(rb"^oom_kill (\d+)$", re.MULTILINE)
-# Matches how often a cgroup has hit its own limit. The number in `_OOM_KILLS` also includes
-# processes that were killed because the machine or an ancestor of the cgroup was short of memory.
+# Matches the number of times that a cgroup has hit its own limit. The number in `_OOM_KILLS` also
+# includes processes that were killed because the machine or an ancestor of the cgroup was short of
+# memory.
 _OOMS: Final = re.compile(rb"^oom (\d+)$", re.MULTILINE)
 _REFUSED_FORKS: Final = re.compile(rb"^max (\d+)$", re.MULTILINE)
 _PIDS: Final = _Files("pids.max", {}, "pids.events", _REFUSED_FORKS)
@@ -76,7 +77,7 @@ _numbers: Final = itertools.count(1)
 
 
 class ParentCgroup(NamedTuple):
-    """A directory in which the daemon can make cgroups that a controller limits."""
+    """A directory in which the daemon can make cgroups for one kind of limit."""
 
     directory: str
     is_v2: bool
@@ -152,7 +153,7 @@ class CommandCgroups:
                 self._before[kind] = count
 
     def count_from_now(self) -> None:
-        """Ignore the events that the kernel has counted before a spare shell got its command."""
+        """Ignore the events that the kernel counted before the spare shell got its command."""
         self._shortages_before = self._session.count_shortages()
         self._before = {
             kind: max(before, self._counted(kind) or 0) for kind, before in self._before.items()
@@ -189,7 +190,7 @@ class CommandCgroups:
     def give_back(self) -> bool:
         """Keep the cgroups for another command.
 
-        Returns False if a cgroup is missing, or while a process is in one of the cgroups.
+        Returns False if a cgroup is missing, or if a process is still in one of the cgroups.
         """
         is_whole = self.kinds == self._paths.keys()
         is_empty = not any(_read(f"{path}/cgroup.procs") for path in self._paths.values())
@@ -206,7 +207,7 @@ class CommandCgroups:
         return own + (self._session.count(kind, self._session.paths[kind]) or 0)
 
     def remove(self) -> bool:
-        """Remove the directories; return False while a process is in one of them."""
+        """Remove the directories. Return False if a process is still in one of them."""
         return _remove_all(self._paths.values())
 
 
@@ -292,7 +293,7 @@ class SessionCgroups:
         return count.strip().isdecimal() and int(count) > self._limits["pids"] + waiting
 
     def remove(self) -> bool:
-        """Remove the directories; return False while a process is in one of them."""
+        """Remove the directories. Return False if a process is still in one of them."""
         return _remove_all(self.paths.values())
 
 

@@ -142,8 +142,8 @@ class Limiter:
                 self._cgroups.end_session(group.cgroups)
 
     def trim(self) -> None:
-        """Do again what has failed: end the membership of commands that are gone, and remove
-        cgroups.
+        """Try again what has failed before: end the membership of commands that are gone, and
+        remove cgroups.
         """
         for member in list(self._watched):
             if member.command is not None and member.command.is_gone:
@@ -255,7 +255,7 @@ class Limiter:
     ) -> None:
         """If the members together use more than the limit, kill the member that uses the most."""
         if self._sum(group, amounts) > limit:
-            # If several members use the most, choose the youngest.
+            # If several members use equally much, choose the youngest of them.
             largest = max(
                 self._judged(group), key=lambda member: (amounts.get(member, 0), member.began_at)
             )

@@ -120,8 +120,8 @@ class Member:
         self.command: Command | None = None
         # When the command began (time.monotonic()).
         self.began_at = 0.0
-        # The runner may have reaped processes before the command began. This is the processor time
-        # of these processes; None if unknown.
+        # The processor time of the processes that the runner reaped before the command began; None
+        # if unknown.
         self.reaped_before_s: float | None = None
 
     @property
