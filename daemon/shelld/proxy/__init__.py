@@ -1,11 +1,12 @@
 """Connects a sandbox to the hosts that its policy lists, and to no other hosts.
 
-A sandbox has a network of its own, which leads nowhere. The keeper of the sandbox makes a listening
-socket in this network and sends the socket to the daemon. The daemon passes the socket on to a
-proxy, which is a process outside of the sandbox. So commands can reach the proxy, and nothing else.
-The proxy accepts HTTP requests, tunnels (CONNECT) and SOCKS5. It judges the host, resolves its
-name, judges the addresses, and connects to an address that it has judged. It does not look into
-tunnels, so commands can reach everything that an allowed host gives access to.
+A sandbox has a network of its own, which is not connected to any other network. The keeper of the
+sandbox makes a listening socket in this network and sends the socket to the daemon. The daemon
+passes the socket on to a proxy, which is a process outside of the sandbox. So commands can reach
+the proxy, and nothing else. The proxy accepts HTTP requests, tunnels (CONNECT) and SOCKS5. It
+judges the host, resolves its name, judges the addresses, and connects to an address that it has
+judged. It does not look into tunnels, so commands can reach everything that an allowed host gives
+access to.
 
 The daemon starts one proxy for each sandbox with the network `hosts`. So hostile bytes and many
 connections harm only the sandbox that they come from.
@@ -32,9 +33,9 @@ proxy -> daemon
 The proxy sends DENIED before it answers the client whose connection it has refused. So when a
 command has ended, the daemon knows all connections that were refused to the command.
 
-At end of file, the other side is gone. If the daemon is gone, the proxy ends. If the proxy is gone,
-the daemon starts another proxy, which gets the same socket. Meanwhile, connections wait in this
-socket.
+End of file means that the other side is gone. If the daemon is gone, the proxy ends. If the proxy
+is gone, the daemon starts another proxy, which gets the same socket. Until the other proxy serves
+this socket, new connections wait in it.
 """
 
 from typing import Final, Literal

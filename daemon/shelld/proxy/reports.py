@@ -64,8 +64,8 @@ class Reports:
         for peer, refusal, at in new:
             key = runners.get(peer, 0), refusal
             count, before = self._unsent.get(key, (0, at))
-            # If the command is known, one of its processes still waits for the answer to this
-            # refusal, so keep the time of this refusal. Otherwise, keep the time of the first
+            # If the command is known, keep the time of its latest refusal, because the refused
+            # process still waits for the proxy's answer. Otherwise, keep the time of the first
             # refusal.
             self._unsent[key] = count + 1, at if key[0] else before
         entries = [

@@ -64,7 +64,10 @@ def kind_of(request: bytes) -> Kind:
 
 
 def target_of(kind: Kind, address: bytes, port: bytes) -> tuple[str, int]:
-    """Return the host, in its normal form, and the port of a request. Raises `SocksError`."""
+    """Return the host and the port that a request names.
+
+    The host is in its normal form. Raises `SocksError`.
+    """
     number = int.from_bytes(port, "big")
     try:
         text = str(ipaddress.ip_address(address)) if kind.size else address.decode("ascii")
