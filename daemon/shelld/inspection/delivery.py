@@ -60,7 +60,7 @@ def wait_on(member: Member, source: Source) -> tuple[Wait, int] | None:
 
 def is_on_its_way(hops: Sequence[Hop]) -> bool:
     """Return whether input is still on its way from the first process in `hops` to the last one.
-    Each process gets its input from the process before it.
+    Each process in `hops` passes its input on to the next one.
 
     Checks the processes in this order. A relay that sleeps has passed on all input that it has
     read. If the terminal behind the relay is empty after that, and the next process sleeps, all

@@ -32,8 +32,8 @@ class Pipes(NamedTuple):
 
 
 def file_in(proc_dir: str, descriptor: int, known: int | None) -> tuple[int, ...]:
-    """Return the file behind a descriptor, in the form of `Source.file`. Return () for a file whose
-    server may not answer.
+    """Return the file behind a descriptor, in the form of `Source.file`. Return () if the file may
+    be on a remote file system, because its server may not answer.
 
     `proc_dir`: the directory of a process or thread in /proc. `known`: the number of a mount that
     is known to be in memory. A file on this mount is found faster. Raises OSError.

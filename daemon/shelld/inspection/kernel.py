@@ -43,7 +43,7 @@ TERMINAL_MASTER: Final = os.makedev(5, 2)
 _LINKS_OF_ONE_THREAD: Final = 3
 # The first of the major numbers of pseudo-terminals.
 _PTS_MAJOR: Final = 136
-# The prefixes of the names of protocols that reach only this system.
+# Protocols whose names begin with these prefixes reach only this system.
 _LOCAL_PROTOCOLS: Final = (b"UNIX", b"NETLINK")
 _TIMER_FILE: Final = "anon_inode:[timerfd]"
 _UNSET_TIMER: Final = re.compile(rb"^it_value: \(0, 0\)", re.MULTILINE)
@@ -151,8 +151,8 @@ def waits(pid: int, is_spent: Callable[[], bool] = lambda: False) -> Iterator[Wa
             # If a tracer such as a debugger holds a thread at the beginning of a call, the thread
             # does not wait for input.
             continue
-        # Meanwhile, another thread of the process may unmap memory or close a descriptor. An
-        # argument of the call may also be an invalid address.
+        # While the call is decoded, another thread of the process may unmap memory or close a
+        # descriptor. An argument of the call may also be an invalid address.
         with contextlib.suppress(OSError, ValueError, OverflowError, struct.error):
             yield decode(proc_dir, arguments)
     if failure is not None and not has_seen:

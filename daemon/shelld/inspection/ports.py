@@ -40,9 +40,9 @@ def find(
 ) -> Iterator[Listening | None]:
     """Yield each port on which a command listens. Yield None whenever the caller may pause.
 
-    `top` is the command's bash. If `port` is given, only this port counts. A process that cannot be
-    inspected counts as a process without ports. If several processes listen on one address, the
-    first process counts.
+    `top` is the command's bash. If `port` is given, yield only this port. A process that cannot be
+    inspected counts as a process without ports. If several processes listen on one address, yield
+    only the first process that is found.
 
     `here`: the sockets that listen in the network namespace of the daemon. This function adds the
     other namespaces of the command to `elsewhere`, which must be empty. `elsewhere` then maps the

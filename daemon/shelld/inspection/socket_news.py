@@ -185,7 +185,8 @@ class SocketNews:
 
 
 class SocketWatch:
-    """Watches network namespaces during a `with` block: the daemon's own, and those of `follow`.
+    """Watches network namespaces during a `with` block: the daemon's own, and those that `follow`
+    gets.
 
     When a socket in one of these namespaces begins to listen, `count` rises and `wake` is called.
     """

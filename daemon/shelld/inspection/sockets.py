@@ -32,8 +32,8 @@ _NLMSG_DONE: Final = 3
 _TCP_LISTEN: Final = 10
 # The header of a message has its length, its type, flags, a sequence number and a pid.
 _HEADER: Final = struct.Struct("=IHHII")
-# The fields of a question are family, protocol, extensions, padding and states. After these fields
-# come 48 bytes that select one socket.
+# A question asks the kernel for a list of sockets. Its fields are family, protocol, extensions,
+# padding and states. After these fields come 48 bytes that select one socket.
 _QUESTION: Final = struct.Struct("=BBBBI48x")
 # After four bytes, an answer has the port, the port of the peer, and the address. The inode follows
 # after many other fields.
@@ -55,7 +55,10 @@ class Socket(NamedTuple):
 
 @cache
 def can_be_listed() -> bool:
-    """Return whether this system can list listening sockets. Raises OSError for a shortage."""
+    """Return whether this system can list listening sockets.
+
+    Raises OSError if the system is short of memory or descriptors.
+    """
     try:
         listening("/proc/self")
     except OSError as error:
