@@ -1,8 +1,8 @@
 """Divides output into units, and finds escape sequences. This module is pure.
 
-A unit is a UTF-8 character, an escape sequence, or a byte that is part of no character. Where a
-unit ends depends only on the output, and on at most `MAX_SEQUENCE_BYTES` bytes of it. So the units
-are always the same, no matter how reads divide the output.
+A unit is a UTF-8 character, an escape sequence, or a byte that is part of no character. At most
+`MAX_SEQUENCE_BYTES` bytes of output determine where a unit ends, and nothing else does. So the
+units are always the same, no matter how reads divide the output.
 
 The escape sequences are those of ECMA-48 and ISO 2022: CSI, the control strings OSC, DCS, SOS, PM
 and APC, designations of character sets, and two-byte escapes. As in xterm, BEL also ends an OSC

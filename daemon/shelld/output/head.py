@@ -16,8 +16,8 @@ TRUNCATED_SUFFIX: Final = "... (truncated)"
 
 
 class Head(NamedTuple):
-    """The head of a stream. `text` covers the bytes up to `end`. `invalid` of these bytes are not
-    UTF-8. If `is_cut` is true, the text ends with `TRUNCATED_SUFFIX`.
+    """The head of a stream. `text` covers the bytes up to `end`. `invalid` is the number of these
+    bytes that are not UTF-8. If `is_cut` is true, the text ends with `TRUNCATED_SUFFIX`.
     """
 
     text: str

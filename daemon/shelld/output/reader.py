@@ -74,7 +74,7 @@ async def do_step(convert: Callable[[], T], size: int, *, is_first: bool = True)
 async def read_in_steps(
     store: StreamStore, start: int, stop: int, room: int, *, strip: bool, final: bool
 ) -> Piece:
-    """Convert up to `room` bytes from `start`, but not beyond `stop`, to text.
+    """Convert up to `room` bytes from `start` to text, but no bytes beyond `stop`.
 
     Converts at least one unit. `final` says that no output follows `stop`. In that case, this also
     converts an incomplete unit before `stop`. Other requests run between the steps.
@@ -104,7 +104,7 @@ async def read_in_steps(
 
 
 async def read_in_base64(store: StreamStore, start: int, stop: int, room: int) -> Piece:
-    """Return up to `room` bytes from `start`, but not beyond `stop`, in base64.
+    """Return up to `room` bytes from `start` in base64, but no bytes beyond `stop`.
 
     A read ends at the gap between the kept head and tail. Other requests run between the steps.
     """
@@ -172,7 +172,8 @@ class StreamReader:
         self._max_bytes = max_bytes
         self._strip = strip
         self._filter = line_filter
-        # The offsets at which the read of this call and the next peek begin.
+        # The offset at which this call begins to read, and the offset at which the next peek
+        # begins.
         self._start = self._position = stream.read_position if offset is None else offset
         self._dropped = self._invalid = 0
         # The number of bytes that had been written at the time of the last peek.
@@ -182,13 +183,13 @@ class StreamReader:
         # Earlier peeks have searched the current line up to this offset and have not found its end.
         self._searched = 0
         # The value of `_searched` at the last `skip`. Every peek starts its search from this
-        # offset. If the caller has neither skipped nor taken the read of the last peek, the next
-        # peek reads the same bytes again.
+        # offset. If the caller has neither skipped nor taken the bytes that the last peek returned,
+        # the next peek reads the same bytes again.
         self._searched_for_good = 0
 
     @property
     def start(self) -> int:
-        """The offset at which the read of this call begins."""
+        """The offset at which this call begins to read."""
         return self._start
 
     @property
@@ -243,7 +244,7 @@ class StreamReader:
         return read.more and read.end > self._position
 
     def has_more_after(self, read: Read, *, final: bool) -> bool:
-        """Whether there is unread output after `read`, which the last peek has returned.
+        """Whether there is unread output after `read`, the result of the last peek.
 
         Without `final`, output that arrived during the peek also counts, even if it is not a whole
         unit.

@@ -90,8 +90,8 @@ class ShellOutput:
 
     @property
     def error(self) -> str | None:
-        """The name of the error that made a store drop output within the limits, such as "ENOSPC".
-        None if there was no such error.
+        """The name of the error, such as "ENOSPC", that made a store drop output although the
+        limits allowed this output. None if there was no such error.
         """
         return self._stores[0].error or self._stores[1].error
 

@@ -21,8 +21,8 @@ from typing import Final, NamedTuple, Protocol
 
 from shelld.output.spool import BLOCK_BYTES
 
-# If blocks of a stream cannot be stored, at most this many of them stay in memory. These blocks
-# have the first and last bytes of the stream.
+# If blocks of a stream cannot be stored, at most this many blocks stay in memory. They are the
+# first and the last blocks of the stream.
 MEMORY_BLOCKS: Final = 4
 
 # The last block of an ended stream stays in memory if it is no larger than this.
@@ -75,8 +75,8 @@ class StreamStore:
     """`written` is the number of bytes appended, which is the offset of the next byte.
 
     The head has at most `head_limit` bytes. Callers limit the tail with `drop`. If an error has
-    made the store drop bytes within the limits, `error` is its name, such as "ENOSPC"; otherwise,
-    it is None.
+    made the store drop bytes that the limits allow, `error` is the name of this error, such as
+    "ENOSPC". Otherwise, `error` is None.
     """
 
     def __init__(self, head_limit: int, blocks: Blocks | None = None) -> None:
@@ -256,7 +256,7 @@ class StreamStore:
     # -- reading ----------------------------------------------------------------------------
 
     def whole_from(self, start: int) -> int:
-        """Return the lowest offset, at or after `start`, after which nothing is missing."""
+        """Return the lowest offset, at least `start`, after which no bytes are missing."""
         return max(start, self._gap_end) if self.dropped else start
 
     def read(self, start: int, max_bytes: int) -> Kept:

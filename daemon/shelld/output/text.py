@@ -49,8 +49,8 @@ _STRINGS: Final = 1_000
 
 
 class Piece(NamedTuple):
-    """A piece of text. `text` covers the bytes up to the offset `end`. `dropped` of these bytes
-    were not kept, and `invalid` of the kept bytes are not UTF-8.
+    """A piece of text. `text` covers the bytes up to the offset `end`. `dropped` is the number of
+    these bytes that were not kept, and `invalid` is the number of kept bytes that are not UTF-8.
     """
 
     text: str
@@ -159,7 +159,7 @@ def read_text(
     final: bool,
     lines: bool = False,
 ) -> Piece:
-    """Convert up to `max_bytes` from `start`, but not beyond `stop`, to text.
+    """Convert up to `max_bytes` bytes from `start` to text, but no bytes beyond `stop`.
 
     Returns at least one unit if there is one, even if it exceeds `max_bytes`. Without `final`, it
     leaves an incomplete unit at `stop` for a later read. A read ends at the gap between the kept
