@@ -1,4 +1,4 @@
-"""Finds questions to the terminal in the output of programs, and knows the answers.
+"""Finds the queries that programs send to their terminal in their output, and returns the answers.
 
 The answers have fixed forms. Some terminals also report their title or a setting. On such a
 terminal, a file that a command prints could set the title and then ask for the title. So the file
@@ -50,10 +50,10 @@ class Dialogue:
         self._unfinished = b""
 
     def feed(self, output: memoryview) -> list[tuple[bytes | None, int]]:
-        """Process the next part of the output. Return the answers to its questions.
+        """Process the next part of the output. Return the answers to the queries in this part.
 
-        Each answer is paired with the offset in `output` at which its question ends. None stands
-        for the `position_report` of the cursor at that offset.
+        Each answer is paired with the offset in `output` at which its query ends. None stands for
+        the `position_report` of the cursor at that offset.
         """
         answers: list[tuple[bytes | None, int]] = []
         if not self._unfinished and b"\x1b" not in bytes(output):

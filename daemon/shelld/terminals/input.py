@@ -338,9 +338,9 @@ class TerminalInput(Input):
     def untaken_bytes(self, now: Modes, enough: int = 0) -> int:
         """Return an upper bound on the number of written bytes that the program has not taken yet.
 
-        `now`: the current modes. The kernel does not report the number while the program could read
-        something. In that case, the result is the last known number, plus all bytes written since.
-        If the result cannot exceed `enough`, this does not ask the kernel.
+        `now`: the current modes. The kernel does not report this number while there is something
+        for the program to read. In that case, the result is the last known number, plus all bytes
+        written since. If the result cannot exceed `enough`, this does not ask the kernel.
         """
         if self._untaken <= enough or self.pending_bytes:
             return self._untaken

@@ -128,8 +128,8 @@ class Pty(NamedTuple):
 def open_pty(size: Size) -> Pty:
     """Open a new pseudo-terminal. The caller owns both descriptors.
 
-    Raises `RpcError` (resource_exhausted if none is free, unavailable if the system has none), and
-    OSError for another shortage.
+    Raises `RpcError`: resource_exhausted if no pseudo-terminal is free, or unavailable if the
+    system has none. Raises OSError if the system lacks another resource.
     """
     try:
         master, slave = os.openpty()
@@ -254,7 +254,8 @@ def left_bytes(master: int) -> int | None:
 def _can_read(slave: int) -> bool:
     """Return whether there is something to read.
 
-    Before the kernel reports that there is nothing, it delivers all bytes that are on their way.
+    Before the kernel answers that there is nothing to read, it delivers all bytes that are on their
+    way.
     """
     ready = select.poll()
     ready.register(slave, select.POLLIN)

@@ -27,8 +27,8 @@ _BEGINS_KEY: Final = [
     re.compile(rf"(?!\x1b\[(?:[A-DFH]|1;[35][CD]|{known}~|20[01]~))\x1b\[[0-?]*+")
     for known in ("[13478]", "3")
 ]
-# The maximum of `work`. If a line causes more work, this module does not follow its keys. A unit of
-# work takes up to 0.1 us.
+# The maximum of `work`. If a line causes more work, this module does not compute what its keys do.
+# A unit of work takes up to 0.1 us.
 _MAX_WORK: Final = 1_000_000
 
 
@@ -114,11 +114,11 @@ class Typed(NamedTuple):
     newline. If the typed part of the next line is too long, `rest` has only the end of this part,
     and `parts` also has the whole part.
 
-    `kept`: pairs of an index and a text. Each text is an interrupted line, joined with the line
-    that has this index in `readable`. Bash may run the text without its first byte: if more text
-    comes while bash handles an interrupt, readline may keep the interrupted line without its first
-    byte, and add the new text to it. `dropped`: if an interrupt comes right before `rest`, the text
-    that this interrupt has dropped; otherwise None.
+    `kept`: pairs of an index in `readable` and a text. The text is an interrupted line, followed by
+    the line at this index. Bash may run the text without its first byte: if more text comes while
+    bash handles an interrupt, readline may keep the interrupted line without its first byte, and
+    add the new text to it. `dropped`: if an interrupt comes right before `rest`, the text that this
+    interrupt has dropped; otherwise None.
     """
 
     lines: list[bytes | None]
