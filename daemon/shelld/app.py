@@ -61,11 +61,11 @@ STOP_GRACE_MS: Final = 500
 # count: on a busy machine, shells may end late, and clients must still learn that they have ended.
 STOP_KILL_S: Final = 0.8
 STOP_KILL_PER_SHELL_S: Final = 0.003
-# How long the whole stop may take. In the time that the earlier stages have left, but at least for
-# FLUSH_S, the client can read the last answers. The stop must take less than 2 s, because MCP hosts
-# send SIGKILL after that time. A turn in which the client reads does not count, so the time for the
-# answers may grow by up to FLUSH_S. When only FLUSH_S is left, the daemon skips long output, so
-# that it can still send the exit events of all shells.
+# How long the whole stop may take. After the earlier stages, the client can read the last answers
+# in the time that is left, but at least for FLUSH_S. The stop must take less than 2 s, because MCP
+# hosts send SIGKILL after that time. A turn (see `patience`) in which the client reads does not
+# count, so the time for the answers may grow by up to FLUSH_S. When only FLUSH_S is left, the
+# daemon skips long output, so that it can still send the exit events of all shells.
 STOP_S: Final = 1.6
 # On a busy machine, the stop may exceed the total time of its stages by this much.
 LATENESS_S: Final = 1.0
@@ -343,7 +343,10 @@ async def _watch_output(output: Output, reading: anyio.CancelScope) -> None:
 
 
 async def _watch_children(pool: RunnerPool) -> None:
-    """Notify the pool when a child ends or stops. A child is a keeper, or a keeper's orphan."""
+    """Notify the pool when a child ends or stops.
+
+    Each child is a keeper, or a process whose keeper has ended.
+    """
     with received(signal.SIGCHLD) as arrivals:
         while True:
             next_ms = pool.clean_up()

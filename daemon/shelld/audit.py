@@ -197,9 +197,9 @@ class AuditLog:
             self._warn("rotated", error)
 
     def _begin_new_file(self) -> None:
-        # The last rotation may have renamed FILE without opening a new file. Then FILE is still
-        # missing, or another file has got this name since. In both cases, do not rename the files
-        # again.
+        # The last rotation may have renamed FILE, and then failed to open a new file. In this case,
+        # FILE is still missing, or somebody has made another file with this name. In both cases, do
+        # not rename the files again.
         for number in range(OLD_FILES, 0, -1) if self._is_at_its_path() else ():
             source = self._path if number == 1 else self._numbered(number - 1)
             with contextlib.suppress(FileNotFoundError):
