@@ -132,7 +132,7 @@ def unpack(source: str | IO[bytes], target: str) -> None:
             shutil.rmtree(temporary, ignore_errors=True)
             raise
     except (OSError, *DAMAGED) as error:
-        # Another process may have unpacked the bundle meanwhile.
+        # In the meantime, another process may have unpacked the bundle.
         if not is_complete(target):
             reason = getattr(error, "strerror", None) or "it is damaged"
             raise UnpackError(f"the bundle cannot be unpacked: {reason}") from error

@@ -20,7 +20,7 @@ from shelld_protocol.event_methods import LOST_NOTIFICATION, OVER_NOTIFICATION
 
 # The maximum number of recorded subscriptions. A daemon has at most 256 subscriptions at a time.
 # But some subscriptions send no event when they end, so this module may still record them after
-# they have ended. Beyond the limit, it forgets the oldest of these.
+# they have ended. Beyond the limit, it forgets the oldest subscriptions.
 MAX_KEPT: Final = 1_024
 
 
@@ -68,7 +68,7 @@ class Subscribers:
         self._early: dict[str, bool] = {}
 
     def note(self, result: bytes, request_id: bytes | None, notify: bytes | None = None) -> None:
-        """Record the subscription that a request has begun or continued, if its result names one.
+        """If the result of a request names a subscription, record this subscription.
 
         `notify`: the names of the events (JSON), if the request has started a command.
 
