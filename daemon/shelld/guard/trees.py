@@ -1,7 +1,7 @@
 """Finds code that changes or removes every file of a tree, or every file that a pattern matches.
 
-Pure. A call counts only if it uses a variable of the loop. Code that walks through a tree and only
-prints the names is harmless, even if it removes another file.
+Pure. The module ignores a call that uses no variable of the loop. So code that walks through a tree
+and only prints the names is harmless, even if it removes another file.
 """
 
 from __future__ import annotations
