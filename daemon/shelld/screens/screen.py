@@ -101,8 +101,7 @@ class Screen:
         make_room: Callable[[], None],
     ) -> None:
         self.used_at = time.monotonic()
-        # True while a capture uses the process. A capture that still waits for its turn does not
-        # count.
+        # True while a capture uses the process, but not while a capture still waits for its turn.
         self.is_in_use = False
         # The number of followers that report the changes of the screen to a client.
         self.followers = 0
@@ -169,9 +168,9 @@ class Screen:
             return view
 
     async def answer_questions(self) -> None:
-        """Answer all or some of the waiting questions about the cursor.
+        """Answer all or some of the questions in which the program has asked where the cursor is.
 
-        If this raises `RpcError`, the waiting questions get no answer.
+        If this raises `RpcError`, these questions get no answer.
         """
         done = end = self._terminal.questions[-1]
         try:

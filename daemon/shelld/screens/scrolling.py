@@ -1,7 +1,7 @@
 """Finds output that scrolls off a screen before a person can see it. Pure.
 
-An emulator is slower than a program that prints. So the emulator need not show plain lines if more
-plain lines follow and fill the screen.
+An emulator is slower than a program that prints. To save time, the emulator skips plain lines if
+more plain lines follow and fill the screen.
 """
 
 from __future__ import annotations
