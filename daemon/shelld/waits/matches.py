@@ -85,7 +85,9 @@ class _StreamSearch:
         return await self._matched(read) if read.text else None
 
     async def _matched(self, read: Read) -> Matched | None:
-        """Return the first line of `read` that matches; None if the line is lost by now."""
+        """Return the first line of `read` that matches; None if the store has dropped the line by
+        now.
+        """
         kept = self._store.read(self._position, read.end - self._position)
         # Search a copy, because more output may be dropped during the search.
         data = kept.data[: max(0, read.end - kept.start)]
@@ -143,7 +145,7 @@ def _line_start_after(data: bytes, middle: int, *, strip: bool) -> int:
         begin = open_string(data, found) if strip else None
         if begin is None:
             return found
-        # Go on at the end of the string. A string of 64 KiB may have 65,536 newlines.
+        # Continue at the end of the control string. A string of 64 KiB may have 65,536 newlines.
         limit = begin + MAX_SEQUENCE_BYTES
         marks = (b"\x07", b"\x1b") if data.startswith(_OSC, begin) else (b"\x1b",)
         ends = [data.find(mark, found, limit) for mark in marks]

@@ -128,9 +128,10 @@ def run_state_of(shell: Shell, seen: SeenPrompt | None = None) -> RunState:
 
     If the shell waits for input, and can get input, the state has a prompt.
 
-    If no output or input has come since a prompt was `seen`, this prompt still counts, because the
-    program may have woken up only for a moment. If the program also waits for time to pass, the
-    prompt counts only for `_TIMER_MS`.
+    `seen` is a prompt that an earlier check has found. If no output or input has come since then,
+    the state has this prompt even if the program does not wait now, because the program may have
+    woken up only for a moment. If the program also waits for time to pass, this is true only for
+    `_TIMER_MS`.
 
     This function checks at once, not in turn with other checks. So if a check is expensive, later
     calls share its result.

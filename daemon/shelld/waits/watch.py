@@ -1,8 +1,7 @@
 """Moves a command that waits for input to the background, or kills it, as `on_prompt` says.
 
-Only a proved prompt counts, and a likely prompt does not. A program that also waits for time to
-pass, as event loops do, may soon go on. So it gets more time than a program that waits only for
-input.
+Acts only on a proved prompt, and not on a likely one. A program that also waits for time to pass,
+as event loops do, may soon go on. So it gets more time than a program that waits only for input.
 """
 
 from __future__ import annotations
