@@ -69,8 +69,8 @@ class Limiter:
     def admit(
         self, session: object | None, limits: ResourceLimits, *, is_waiting: bool = False
     ) -> Member:
-        """Return the membership of a command that will start. If `is_waiting` is true, return the
-        membership of a spare shell, which has no command yet.
+        """Return the `Member` for a command that will start. If `is_waiting` is true, the member is
+        a spare shell, which has no command yet.
 
         If `session` is None, the command shares its limits with no other command. Raises `RpcError`
         (unavailable) if a limit cannot be enforced.
@@ -142,9 +142,7 @@ class Limiter:
                 self._cgroups.end_session(group.cgroups)
 
     def trim(self) -> None:
-        """Try again what has failed before: end the membership of commands that are gone, and
-        remove cgroups.
-        """
+        """Try again what has failed before: forget the commands that are gone, and remove cgroups."""
         for member in list(self._watched):
             if member.command is not None and member.command.is_gone:
                 self.end(member)
@@ -292,7 +290,7 @@ def _note_reaped(member: Member) -> None:
 
 
 async def _measure(pids: dict[Member, list[int]]) -> tuple[dict[Member, int], float]:
-    """Measure the memory of commands in a thread, if possible. Return as `_pss_of_all` does."""
+    """Measure the memory of commands in a thread, if possible. Return the same as `_pss_of_all`."""
     try:
         return await run_in_thread(_pss_of_all, pids)
     except RuntimeError as error:
