@@ -48,7 +48,7 @@ def runners_of(first: int, peers: Iterable[Peer]) -> dict[Peer, int]:
 
 
 def _inodes(pid: int, peers: Iterable[Peer]) -> dict[int, Peer]:
-    """Return a mapping from the inodes of clients to the clients."""
+    """Map the inode of each client's connection to the client."""
     names = {_name(peer): peer for peer in peers}
     table = read_file(f"/proc/{pid}/net/tcp").decode("ascii")
     return {
