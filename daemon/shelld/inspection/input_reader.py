@@ -91,7 +91,7 @@ class InputState(NamedTuple):
 class _Budget:
     """Measures how much processor time is left to check the processes of a command.
 
-    Processes that are not checked in this time do not count.
+    The check ignores the processes for which no time is left.
     """
 
     def __init__(self) -> None:

@@ -213,8 +213,9 @@ def file_behind(
 def network_sockets(wait: Wait) -> set[int]:
     """Return the inodes of the network sockets that a thread waits to read.
 
-    Sockets of all protocols count, because data can come over Bluetooth, from the host of a virtual
-    machine, or in raw packets. The only exceptions are protocols that never leave this system.
+    The result includes sockets of all protocols, because data can come over Bluetooth, from the
+    host of a virtual machine, or in raw packets. The only exceptions are protocols that never leave
+    this system.
     """
     found: set[int] = set()
     for descriptor in wait.descriptors:
@@ -228,8 +229,7 @@ def network_sockets(wait: Wait) -> set[int]:
 def has_timer(wait: Wait, is_spent: Callable[[], bool]) -> bool:
     """Return whether a thread also waits for a timer: see timerfd_create(2).
 
-    A timer that is not set does not count. Returns True if there is no time to find out
-    (`is_spent`).
+    Ignores timers that are not set. Returns True if there is no time to find out (`is_spent`).
     """
     for descriptor in wait.descriptors:
         if is_spent():

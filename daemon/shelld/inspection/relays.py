@@ -59,7 +59,7 @@ def passes_on(
     for device in devices:
         source = Source(None, (device,))
         # A process may have inherited the master side of a terminal from an earlier relay. This
-        # terminal is in `seen`. Such a terminal counts only if the process itself reads from it.
+        # terminal is in `seen`. Include such a terminal only if the process itself reads from it.
         if _is_read(device, [reader] if source in seen else members):
             inner.append(source)
         elif source not in seen and _may_be_read(device, reader, wait, members, is_spent):
@@ -121,7 +121,7 @@ def _has_relay_beside(
 
     The input can go through a Unix socket or a pipe, directly or by way of other processes. The
     kernel does not show which process has the other end of a Unix socket, so any process may have
-    it. The terminals in `seen` do not count.
+    it. This function ignores the terminals in `seen`.
     """
     try:
         written, has_socket = pipes_of(wait.proc_dir).written, has_local_socket(wait.proc_dir)
