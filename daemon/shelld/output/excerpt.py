@@ -222,8 +222,8 @@ def last_lines(store: StreamStore, start: int, end: int, max_characters: int) ->
 def last_line(store: StreamStore, max_characters: int) -> str:
     """Return the last non-blank line of a stream, or only its end if the line is too long.
 
-    An unfinished line counts, because progress reports use the result. Returns "" if there is no
-    such line near the end.
+    The result can be an unfinished line, because progress reports use the result. Returns "" if
+    there is no such line near the end.
     """
     data = store.read(max(0, store.written - _GLANCE_BYTES), _GLANCE_BYTES).data
     text = last_states(plain_text(data, strip=True, is_end=True))

@@ -246,8 +246,8 @@ class StreamReader:
     def has_more_after(self, read: Read, *, final: bool) -> bool:
         """Whether there is unread output after `read`, the result of the last peek.
 
-        Without `final`, output that arrived during the peek also counts, even if it is not a whole
-        unit.
+        Without `final`, this includes output that arrived during the peek, even if it is not a
+        whole unit.
         """
         written = self._store.written
         return written > read.end if final else read.more or written > self._seen

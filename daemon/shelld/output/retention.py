@@ -26,8 +26,8 @@ _DEFAULT: Final = Options()
 # the rest of the limit.
 _HEAD_SHARE: Final = 4
 
-# A running shell gives up 1/_RECLAIM_SHARE of its blocks at once. Otherwise, the largest shell
-# would have to be found again for each block.
+# A running shell gives up 1/_RECLAIM_SHARE of its blocks at a time. Otherwise, the daemon would
+# have to look for the largest shell again for each block.
 _RECLAIM_SHARE: Final = 8
 
 StreamName = Literal["stdout", "stderr"]

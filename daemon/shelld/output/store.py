@@ -172,8 +172,8 @@ class StreamStore:
     def _hold(self, number: int, data: bytes) -> None:
         """Keep a refused block in memory, as the last block of a short tail."""
         if not self.dropped:
-            # The head ends where this block begins. If this is the first block, the head ends where
-            # the block ends.
+            # The head ends where this block begins. But if this is the first block of the stream,
+            # the block is the head, and the head ends where the block ends.
             end = max(number, 1) * BLOCK_BYTES
             if end < self._gap_start:
                 self._gap_start = self._gap_end = end
