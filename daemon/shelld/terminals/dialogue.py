@@ -2,7 +2,7 @@
 
 The answers have fixed forms. Some terminals also report their title or a setting. On such a
 terminal, a file that a command prints could set the title and then ask for the title. So the file
-could choose input for the program. shelld's terminals never send such reports.
+could decide what the program reads as input. shelld's terminals never send such reports.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ from shelld.terminals.pty import (
 from shelld.terminals.source import Source, file_of
 from shelld.terminals.typed import NOTHING_TYPED
 
-# The maximum number of bytes that may wait for one program.
+# The maximum number of bytes that may be queued for one program.
 MAX_QUEUED_BYTES: Final = 1024 * 1024
 # A terminal gives no answers while more than this number of bytes wait for its program.
 _MAX_ANSWER_BYTES: Final = 4_096
@@ -65,8 +65,9 @@ class Input:
         self.closed: ClosedReason | None = None
         # The time.monotonic() at which input was last written.
         self.written_at = -math.inf
-        # A request to write holds this lock. Before a request writes, it prepares its wait and
-        # judges its lines, which may take a while. During this time, no later request may write.
+        # A request that writes holds this lock. Before the write, the request prepares the wait
+        # that follows the write, and the guard judges the lines. This may take a while. During this
+        # time, no later request may write.
         self.lock = anyio.Lock(fast_acquire=True)
         self.typed = NOTHING_TYPED
         self._queue = bytearray()
@@ -92,8 +93,8 @@ class Input:
 
     @property
     def is_unwatched(self) -> bool:
-        """Whether input waits for room, but `watch` has failed, so nobody waits until there is
-        room. `flush` tries again.
+        """Whether bytes are queued, but nobody watches for room, because `watch` has failed.
+        `flush` calls `watch` again.
         """
         return self.closed is None and bool(self._queue) and not self._is_watched
 
@@ -268,7 +269,7 @@ class TerminalInput(Input):
     def questions(self) -> list[int]:
         """The offsets in the output at which the program asked where the cursor is, in order.
 
-        Questions that have an answer do not count.
+        This includes only the questions that have no answer yet.
         """
         return [each.offset for each in self._answers if each.report is None]
 
@@ -377,8 +378,8 @@ class TerminalInput(Input):
         if self.sizes[-1].offset == offset:
             # No output was written while the terminal had the last size, so replace that size. A
             # user who moves the edge of a window causes many sizes. If all sizes were kept, they
-            # would push the sizes of earlier output out of the queue, and a screen would have to be
-            # resized for each size.
+            # would push out of the queue the sizes that belong to earlier output, and a screen
+            # would have to be resized for each size.
             self.sizes[-1] = new
         else:
             self.sizes.append(new)

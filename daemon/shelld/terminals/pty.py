@@ -241,8 +241,8 @@ def unread_bytes(master: int) -> int:
 
 
 def left_bytes(master: int) -> int | None:
-    """Return how many bytes a terminal holds that its program cannot read yet. The line that is
-    being typed does not count. Return None if the program could read something. Raises OSError.
+    """Return how many bytes a terminal holds that its program cannot read yet, without the line
+    that is being typed. Return None if the program could read any bytes. Raises OSError.
 
     If the result is a number, all bytes written to the master have passed through the modes and the
     line editor.
