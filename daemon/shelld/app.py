@@ -57,8 +57,9 @@ STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 STOP_GRACE_MS: Final = 500
 # After SIGTERM, the shells have `STOP_KILL_S` to end, and `STOP_KILL_PER_SHELL_S` more for each
 # shell. If the requests in flight end before `DRAIN_S` is over, the shells also get the time that
-# was left. The time is counted in turns (see `patience`), and a turn in which a shell ends does not
-# count: on a busy machine, shells may end late, and clients must still learn that they have ended.
+# was left. The time is counted in turns (see `patience`). A turn in which a shell ends does not
+# count, because shells may end late on a busy machine, and clients must still learn that they have
+# ended.
 STOP_KILL_S: Final = 0.8
 STOP_KILL_PER_SHELL_S: Final = 0.003
 # How long the whole stop may take. After the earlier stages, the client can read the last answers
@@ -243,7 +244,7 @@ def _exit_code(server: Server | None, output: Output | None) -> int:
     failure = output.failure
     if output.backlog and not output.is_broken:
         failure = "the client has not read all answers in time"
-    # Write to stderr and not to the log file. A user who has redirected stdout looks at stderr.
+    # Write to stderr and not to the log file. A user who has redirected stdout still sees stderr.
     if failure is not None:
         write_without_waiting(2, f"shelld: cannot write to stdout: {failure}\n".encode())
         return STDOUT_FAILED
