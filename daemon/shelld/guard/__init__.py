@@ -5,8 +5,8 @@ and does not run the command.
 
 The guard is pure: it runs nothing and reads no files. A verdict depends only on the text of the
 command and the state of its shell. The guard follows what bash would do with the text. It expands
-words, removes wrappers and follows scripts within scripts. If a text is only data, the guard does
-not treat it as a command.
+words, removes wrappers such as ``sudo``, and follows scripts within scripts. If a text is only
+data, the guard does not treat it as a command.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ _NESTED_SECONDS: Final = 0.005
 
 
 def _script_of(node: Node) -> Node | None:
-    """Return the parsed script of ``eval`` or ``bash -c``, None for any other command."""
+    """Return the parsed script of ``eval`` or ``bash -c``, or None for any other command."""
     words = [text_of(each) for each in node.named_children if each.type != "command_name"]
     name = text_of(node.named_children[0]) if node.named_children else ""
     if name in _SHELLS and words[:1] == ["-c"]:

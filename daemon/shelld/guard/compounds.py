@@ -58,7 +58,7 @@ class Compounds(Loops):
         return "".join([self._run(each, stdin) for each in nodes])
 
     def _status(self, nodes: Sequence[Node]) -> bool | None:
-        """Return whether the last command in `nodes` succeeds, None if unknown."""
+        """Return whether the last command in `nodes` succeeds, or None if it is unknown."""
         if not nodes:
             return None
         node = nodes[-1]
@@ -140,7 +140,7 @@ class Compounds(Loops):
         return self._run_all(body, stdin)
 
     def _chosen(self, subjects: Sequence[Node], items: Sequence[Node]) -> Node | None:
-        """Return the item of ``case`` that surely runs, None if no item surely runs."""
+        """Return the item of ``case`` that surely runs, or None if no item surely runs."""
         before, self.has_unset = self.has_unset, False
         try:
             value = "".join([expand_text(parse.text_of(each), self) for each in subjects[:1]])

@@ -179,7 +179,7 @@ class Declarations(Names):
         return ""
 
     def _subscript_in(self, word: str) -> str:
-        """Return the subscript that bash evaluates in the operand of -v, "" if there is none."""
+        """Return the subscript that bash evaluates in the operand of -v, or "" if there is none."""
         with suppress(ExpansionError):
             match = _SUBSCRIPT.fullmatch(plain(expand_text(word, self)))
             return match[1] if match is not None else ""

@@ -20,7 +20,7 @@ def descriptor_for(name: str) -> str:
 
 
 def name_of_descriptor(number: str) -> str:
-    """Return the name from which `descriptor_for` made a number, "" for any other number."""
+    """Return the name from which `descriptor_for` made a number, or "" for any other number."""
     match = _NUMBERED.fullmatch(number)
     if match is None:
         return ""

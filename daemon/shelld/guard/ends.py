@@ -60,7 +60,7 @@ class Ends(Parts):
         return _Lines(self._text)
 
     def of_heredoc(self, position: int, delimiter: str, *, strips: bool) -> int | None:
-        """Return the end of the here-document at `position`, None if it does not end."""
+        """Return the end of the here-document at `position`, or None if it does not end."""
         return self._lines.end_of(position, delimiter, strips=strips)
 
     def rewritten(self) -> str:

@@ -29,13 +29,13 @@ _COPIERS: Final = frozenset({"cp", "mv", "ln", "install", "dd"})
 
 class Files(Shell):
     def content_of(self, name: str, stdin: str) -> str:
-        """Return the content of a file, `UNKNOWN` if unknown."""
+        """Return the content of a file, or `UNKNOWN` if it is unknown."""
         path = normalized(name, self.cwd)
         is_input = name == "-" or path in ("/dev/stdin", "/dev/fd/0")
         return stdin if is_input else self.content(path)
 
     def written_by(self, argv: Sequence[str], stdin: str) -> str:
-        """Return the output of a program that changes nothing, `UNKNOWN` if unknown."""
+        """Return the output of a program that changes nothing, or `UNKNOWN` if it is unknown."""
         self.spend(len(stdin) + sum(map(len, argv)))
         inputs = Inputs(None if stdin == UNKNOWN else stdin, self.content, self.cwd)
         output = output_of(argv, inputs)
@@ -73,7 +73,7 @@ class Files(Shell):
                 self.links.pop(normalized(each, self.cwd), None)
 
     def written_program(self, name: str) -> str:
-        """Return the path of a program that the command itself has written, "" if none."""
+        """Return the path of a program that the command has written, or "" if there is none."""
         if "/" in name:
             paths = [normalized(name, self.cwd)]
         else:

@@ -56,7 +56,7 @@ _WIDE_TESTS: Final = {
 
 
 def _is_wide(expression: Sequence[str]) -> bool:
-    """Return whether all tests of a find(1) expression rule out only few files."""
+    """Return whether each test of a find(1) expression rules out only a few files."""
     index = 0
     while index < len(expression):
         word = expression[index]

@@ -45,7 +45,7 @@ class Commands(NamedTuple):
 
 
 def language_of(program: str) -> str | None:
-    """Return the name of an interpreter without its version, None if the guard does not know the
+    """Return the name of an interpreter without its version, or None if the guard does not know the
     interpreter.
     """
     name = program.rstrip(VERSION)
@@ -82,7 +82,7 @@ def code_of(
             rest.insert(0, argument)
             break
         else:
-            # Node.js passes the path of the script to the script, as one of its arguments.
+            # Node.js passes a script its own path as one of the arguments.
             given = [argument, *rest] if letters == "ep" else rest
             return with_arguments(content_of(argument), given)
     if not codes:

@@ -167,7 +167,8 @@ def _cache(key: _Scripts, shell: Evaluation) -> None:
 def _forget_values(shell: Evaluation, parts: tuple[str, ...]) -> None:
     """If the guard has not followed a part, mark the variables that the part sets as unknown.
 
-    Without a mark, they would count as unset, and ``rm -rf "$x"/*`` as ``rm -rf /*``.
+    Otherwise, these variables would count as unset, and ``rm -rf "$x"/*`` would count as ``rm -rf
+    /*``.
     """
     found = {match[1] for part in parts if (match := _SETS_VARIABLE.match(part)) is not None}
     # The variable `name[key]` stands for a member of an associative array.

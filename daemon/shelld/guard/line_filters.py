@@ -18,7 +18,7 @@ from shelld.guard.options import all_options
 
 
 def _lines(operands: Sequence[str], inputs: Inputs) -> list[str] | None:
-    """Return the lines of a filter's input, None if unknown."""
+    """Return the lines of a filter's input, or None if the input is unknown."""
     text = inputs.read(operands)
     return None if text is None else text.partition(ENDLESS)[0].splitlines()
 

@@ -131,7 +131,7 @@ def words_between(body: Node, redirect: Node) -> list[str]:
 
 
 def heredoc_body(redirect: Node) -> str | None:
-    """Return the text of a here-document, None if it has no text."""
+    """Return the text of a here-document, or None if it has no text."""
     start = next((each for each in redirect.children if each.type == "heredoc_start"), None)
     body = next((each for each in redirect.children if each.type == "heredoc_body"), None)
     end = next((each for each in redirect.children if each.type == "heredoc_end"), None)

@@ -24,7 +24,7 @@ MAX_OUTPUT: Final = 64 * 1024
 
 
 def output_of(argv: Sequence[str], inputs: Inputs) -> str | None:
-    """Return what a program writes to stdout, None if unknown."""
+    """Return what a program writes to stdout, or None if it is unknown."""
     function = OUTPUTS.get(argv[0].rpartition("/")[2])
     if function is None:
         return None

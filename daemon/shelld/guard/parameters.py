@@ -83,8 +83,8 @@ _HAS_DEFAULT: Final = re.compile(r":?[-=+?]")
 
 
 def _indirect(target: str, words: Words, *, quoted: bool) -> str | None:
-    """Return the value of ``${!name}``. `target` is the value of ``name``, and names a variable or
-    an array member.
+    """Return the value of ``${!name}``. `target` is the value of ``name``, which is the name of a
+    variable or of an array member.
     """
     name, bracket, index = target.partition("[")
     if not bracket:

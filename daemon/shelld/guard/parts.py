@@ -36,7 +36,7 @@ class Parts(abc.ABC):
 
     @abc.abstractmethod
     def of_heredoc(self, position: int, delimiter: str, *, strips: bool) -> int | None:
-        """Return the end of the here-document at `position`, None if it does not end."""
+        """Return the end of the here-document at `position`, or None if it does not end."""
 
     def of_unit(self, position: int) -> int:  # noqa: PLR0911 - a table of cases
         """Return the end of the character, quotation or expansion that begins at `position`."""

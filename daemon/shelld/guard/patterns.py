@@ -16,7 +16,7 @@ MAX_MATCHED: Final = 4 * 1024
 
 @lru_cache(maxsize=64)
 def linear_regex(pattern: str) -> Any | None:
-    """Return a compiled regular expression that matches in linear time, None if it is invalid."""
+    """Compile a regular expression that matches in linear time. Return None if it is invalid."""
     # The import is in this function, because most commands need no pattern.
     re2: Any = importlib.import_module("re2")
     options = re2.Options()

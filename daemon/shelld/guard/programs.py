@@ -54,7 +54,7 @@ class Programs(Scripted):
     # -- one command ------------------------------------------------------------------------
 
     def execute(self, argv: list[str], stdin: str) -> str:
-        """Follow a command. Return its output, `UNKNOWN` if unknown."""
+        """Follow a command. Return its output, or `UNKNOWN` if it is unknown."""
         program = argv[0].rpartition("/")[2] if argv else ""
         if not program:
             # The command has no name, or its name is the name of a directory.

@@ -71,7 +71,7 @@ def _input(shell: Shell, values: dict[str, str], stdin: str) -> str:
 
 
 def _line(shell: Shell, values: dict[str, str], text: str) -> str | None:
-    """Return the text that ``read`` reads, None if unknown."""
+    """Return the text that ``read`` reads, or None if it is unknown."""
     if text in ("", UNKNOWN):
         return None
     unread = shell.unread(text)

@@ -11,7 +11,7 @@ class Scope(Protocol):
     home: str | None
 
     def value_of(self, name: str) -> str | None:
-        """Return the value of a variable or a special parameter, None if unset."""
+        """Return the value of a variable or a special parameter, or None if it is unset."""
         ...
 
     def spend(self, characters: int) -> None:
@@ -30,7 +30,7 @@ class Scope(Protocol):
         ...
 
     def member_of(self, name: str, index: int) -> str | None:
-        """Return the member of an array, None if unset, `UNKNOWN` if unknown."""
+        """Return the member of an array, or None if it is unset, or `UNKNOWN` if it is unknown."""
         ...
 
     def assign(self, name: str, value: str) -> None: ...

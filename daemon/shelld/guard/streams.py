@@ -34,10 +34,10 @@ class Streams(abc.ABC):
         # command has written to them.
         self.pipes: set[str] = set()
         self.awaited: set[str] = set()
-        # The input that ``exec`` has opened, None if ``exec`` has opened no input.
+        # The input that ``exec`` has opened, or None if ``exec`` has opened no input.
         self.input: str | None = None
-        # The file to which ``exec`` has redirected the output, None if there is none. A copy of the
-        # shell does not inherit this file.
+        # The file to which ``exec`` has redirected the output, or None if there is none. A copy of
+        # the shell does not inherit this file.
         self.output: str | None = None
         # The input that a command has read most recently, and how many of its characters have been
         # read.
@@ -64,7 +64,7 @@ class Streams(abc.ABC):
             self.links, self.pipes, self.awaited = other.links, other.pipes, other.awaited
 
     def content(self, path: str) -> str:
-        """Return the content of a file, `UNKNOWN` if unknown."""
+        """Return the content of a file, or `UNKNOWN` if it is unknown."""
         path = resolved(path, self.links, is_followed=True)
         if path in self.pipes and path not in self.files:
             self.awaited.add(path)

@@ -156,7 +156,7 @@ def _perl(arguments: Sequence[str], inputs: Inputs) -> str | None:
 
 
 def _edited(script: str, text: str | None, *, is_extended: bool, groups: str) -> str | None:
-    """Return a text after a script has edited the text, None if unknown.
+    """Return a text after a script has edited the text, or None if it is unknown.
 
     The guard knows only the command ``s``.
 

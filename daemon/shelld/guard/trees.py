@@ -80,7 +80,7 @@ def commands_on_trees(code: str) -> Iterator[list[str]]:
 
 
 def _element(code: str, position: int) -> str:
-    """Return the element of the comprehension whose ``for`` is at `position`, "" if there is no
+    """Return the element of the comprehension whose ``for`` is at `position`, or "" if there is no
     comprehension.
     """
     line = code[max(code.rfind("\n", 0, position) + 1, position - _MAX_ELEMENT) : position]

@@ -77,7 +77,7 @@ class _Braces:
         return self._combined(results, [self._word[literal:end]])
 
     def _alternatives(self, brace: int, depth: int) -> list[str] | None:
-        """Return the expansion of the braces that begin at `brace`, None if they are plain text."""
+        """Return the expansion of the braces that begin at `brace`. Return None for plain text."""
         marks = self._marks[brace]
         if len(marks) == 2:
             if marks[1] - brace > _MAX_SEQUENCE:

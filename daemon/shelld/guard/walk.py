@@ -68,7 +68,7 @@ class Walk:
         self._heredocs: list[tuple[str, bool]] = []
 
     def end(self) -> int | None:
-        """Return the position after the closing parenthesis, None if there is none."""
+        """Return the position after the closing parenthesis, or None if there is none."""
         text = self._text
         while self._at < len(text):
             character = text[self._at]

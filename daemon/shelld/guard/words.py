@@ -266,7 +266,9 @@ _ENTRY: Final = re.compile(r"[+-]?(\d{1,9})")
 
 
 def index_in_stack(text: str, length: int) -> int | None:
-    """Return the index that ``N``, ``+N`` or ``-N`` stands for, None if there is no such entry."""
+    """Return the index that ``N``, ``+N`` or ``-N`` stands for. Return None if there is no such
+    entry.
+    """
     match = _ENTRY.fullmatch(text)
     if match is None or int(match[1]) >= length:
         return None

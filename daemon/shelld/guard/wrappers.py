@@ -35,7 +35,7 @@ class Inner(NamedTuple):
 
 
 def unwrapped(program: str, arguments: Sequence[str]) -> Inner | None:
-    """Return the program or script that a wrapper starts, None if `program` starts nothing.
+    """Return the program or script that a wrapper starts, or None if `program` starts nothing.
 
     If a wrapper starts a shell because its arguments name no program, the result is the program
     "bash".
