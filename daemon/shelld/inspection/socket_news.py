@@ -99,7 +99,7 @@ class SocketNews:
 
         `proc_dir`: the directory in /proc of a process in this namespace.
 
-        Each watcher gives a process in the namespace. If all these processes leave the namespace,
+        Each watcher passes the directory of a process. If all these processes leave the namespace,
         `wake` is called as well. `wake` may also be called for sockets that already listen when the
         `with` block begins.
         """
@@ -145,7 +145,7 @@ class SocketNews:
 
     def _proc_dir(self) -> str | None:
         """Return the directory in /proc of a process in the namespace. Return None if none of the
-        processes that the watchers have given is still in the namespace.
+        watchers' processes is still in the namespace.
         """
         if self._namespace is None:
             return "/proc/self"
