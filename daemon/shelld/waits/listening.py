@@ -66,7 +66,7 @@ async def wait_for_port(
     # The shortest pause. This pause grows as long as checks find only sockets of other commands.
     least_s = 0.0
     if began < give_up_at:
-        # The deadline also ends the wait for a turn.
+        # The deadline also applies while this task waits for its turn to check.
         with SocketWatch(news, shell.notify) as watch, anyio.CancelScope(deadline=give_up_at):
             while not shell.has_ended:
                 # If a socket begins to listen during the check, the next pause ends early.

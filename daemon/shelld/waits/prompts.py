@@ -273,7 +273,7 @@ async def wait_for_prompt(shell: Shell, give_up_at: float, pauses: Pauses) -> Pr
     while takes_input(shell):
         if (now := anyio.current_time()) >= give_up_at:
             return run_state_of(shell).prompt
-        # The deadline also ends the wait for a turn.
+        # The deadline also applies while this task waits for its turn to check.
         with anyio.CancelScope(deadline=give_up_at):
             if not await shell.wait_for_news(now + pauses.next(shell)):
                 # If the command has been silent for less than `_TIMER_MS`, a program that waits
