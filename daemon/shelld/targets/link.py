@@ -172,7 +172,7 @@ class Link:
         return call.result or b"null"
 
     async def undo(self, method: str, params: bytes) -> None:
-        """Undo the effect of a cancelled call with another request.
+        """Send another request to undo the effect of a cancelled call.
 
         No cancellation interrupts this. Waits up to CANCEL_S seconds for the answer.
         """
