@@ -142,7 +142,7 @@ class Limiter:
                 self._cgroups.end_session(group.cgroups)
 
     def trim(self) -> None:
-        """Try again what has failed before: forget the commands that are gone, and remove cgroups."""
+        """Retry what has failed before: forget the commands that are gone, and remove cgroups."""
         for member in list(self._watched):
             if member.command is not None and member.command.is_gone:
                 self.end(member)
