@@ -346,7 +346,7 @@ async def _watch_output(output: Output, reading: anyio.CancelScope) -> None:
 async def _watch_children(pool: RunnerPool) -> None:
     """Notify the pool when a child ends or stops.
 
-    Each child is a keeper, or a process whose keeper has ended.
+    Each child is a keeper, or a process that this daemon has adopted.
     """
     with received(signal.SIGCHLD) as arrivals:
         while True:
