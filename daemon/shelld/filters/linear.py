@@ -20,9 +20,9 @@ from typing import Any, Final, cast
 # shelld documents it.
 MAX_PATTERN_MEMORY_BYTES: Final = 8 * 1024 * 1024
 
-# Syntax that may match one line differently when the line is searched alone and when it is a part
-# of a longer text: \A and \z (the ends of the text), \C (a byte), and flags that are switched off.
-# \Q is included, because quoted text could hide such syntax.
+# This syntax may match a line differently if the line is a part of a longer text: \A and \z (the
+# ends of the text), \C (a byte), and flags that are switched off. \Q is included, because quoted
+# text could hide such syntax.
 _TELLS_TEXT_FROM_LINE: Final = re.compile(r"\\[AzQC]|\(\?[A-Za-z]*-")
 
 

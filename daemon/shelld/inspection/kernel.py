@@ -278,8 +278,8 @@ def may_read(pid: int, but: str = "") -> bool:
 
 
 def inner_terminals(proc_dir: str) -> tuple[list[int], bool]:
-    """Find the terminals of which a thread holds the master side. Return their devices, and whether
-    all descriptors of the thread were examined. Raises OSError.
+    """Find the terminals whose master side a thread holds. Return their devices, and whether all
+    descriptors of the thread were examined. Raises OSError.
     """
     names = os.listdir(f"{proc_dir}/fd")
     found = [inner_terminal(proc_dir, int(name)) for name in names[:MAX_DESCRIPTORS]]

@@ -138,7 +138,7 @@ class CommandCgroups:
             with suppress(OSError):
                 os.mkdir(path)
         if "memory" in self._paths and session.is_v2("memory"):
-            # Make the kernel kill all processes of the command at once.
+            # Make the kernel kill all processes of the command together.
             write(f"{self._paths['memory']}/memory.oom.group", b"1")
         self.begin()
 

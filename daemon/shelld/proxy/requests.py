@@ -1,8 +1,8 @@
 """Reads the head of one HTTP request to the proxy, and the head of one response. Pure.
 
 The module is strict: it refuses each message that two programs could understand differently. So the
-origin server understands the same request that the proxy has judged. The request that goes to the
-origin server is written anew, with the judged host in `Host`.
+origin server understands the same request that the proxy has judged. The proxy sends a new request
+to the origin server, with the judged host in `Host`.
 
 Invariants:
 
@@ -45,7 +45,7 @@ _LENGTHS: Final = (b"content-length", b"transfer-encoding")
 _KEPT: Final = frozenset((b"host", *_LENGTHS))
 
 # The length of a body: a number of bytes, "chunked" for a chunked body, or "rest" for a body that
-# goes on to the end of the connection.
+# ends when the connection ends.
 Length = int | Literal["chunked", "rest"]
 Header = tuple[bytes, bytes]
 
@@ -195,7 +195,7 @@ def _length(headers: list[Header]) -> int | Literal["chunked"] | None:
 
 def _passed_on(headers: list[Header], *, is_response: bool = False) -> list[Header]:
     """Return the headers that concern both the client and the origin server, and not only one
-    connection. Leave out the `Host` of a request, because the caller writes it anew.
+    connection. Leave out the `Host` of a request, because the caller writes a new one.
     """
     named = {
         name.strip().lower()

@@ -87,7 +87,7 @@ async def _copy_bytes(source: Stream, target: Stream, size: int) -> None:
 
 
 async def _copy_chunks(source: Stream, target: Stream) -> None:
-    """Copy chunks. Write each chunk anew, without extensions, and leave out trailers."""
+    """Copy chunks. Write new chunks without the extensions, and leave out the trailers."""
     while size := chunk_size_of(await source.read_line()):
         await target.write(b"%x\r\n" % size)
         await _copy_bytes(source, target, size)

@@ -31,7 +31,7 @@ class Call:
         self.done = anyio.Event()
         # Whether any byte of the request was sent.
         self.is_sent = False
-        # Whether the request's command goes on if the call is cancelled.
+        # Whether the request's command keeps running if the call is cancelled.
         self.is_left = False
         self.result: bytes | None = None
         self.error: RpcError | None = None

@@ -1,6 +1,6 @@
 """Records the subscriptions at one target.
 
-A link passes the events of these subscriptions on. Pure.
+A link passes on the events of these subscriptions. Pure.
 
 Owns the names of the subscriptions, each with the id of the client's request. Forgets a
 subscription when the client ends it. Forgets a subscription to a single shell when the shell has

@@ -115,10 +115,10 @@ class Typed(NamedTuple):
     and `parts` also has the whole part.
 
     `kept`: pairs of an index in `readable` and a text. The text is an interrupted line, followed by
-    the line at this index. Bash may run the text without its first byte: if more text comes while
-    bash handles an interrupt, readline may keep the interrupted line without its first byte, and
-    add the new text to it. `dropped`: if an interrupt comes right before `rest`, the text that this
-    interrupt has dropped; otherwise None.
+    the line at this index. If more text comes while bash handles an interrupt, readline may keep
+    the interrupted line without its first byte, and add the new text to it. So bash may run the
+    text without its first byte. `dropped`: if an interrupt comes right before `rest`, the text that
+    this interrupt has dropped; otherwise None.
     """
 
     lines: list[bytes | None]
@@ -276,7 +276,7 @@ def _with_ends_of_keys(shown: str) -> Iterator[list[str]]:
 
 
 def _edited_by_kernel(line: bytes) -> Iterator[str]:
-    """Yield the texts into which a new terminal behind ours may change a line by editing it.
+    """A new terminal behind ours may edit the line as well. Yield the texts that may result.
 
     Leave out texts that equal the line.
 

@@ -1,7 +1,8 @@
 """Moves a command that waits for input to the background, or kills it, as `on_prompt` says.
 
 Acts only on a proved prompt, and not on a likely one. A program that also waits for time to pass,
-as event loops do, may soon go on. So it gets more time than a program that waits only for input.
+as event loops do, may soon continue without input. So it gets more time than a program that waits
+only for input.
 """
 
 from __future__ import annotations
