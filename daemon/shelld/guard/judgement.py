@@ -167,8 +167,7 @@ def _cache(key: _Scripts, shell: Evaluation) -> None:
 def _forget_values(shell: Evaluation, parts: tuple[str, ...]) -> None:
     """If the guard has not followed a part, mark the variables that the part sets as unknown.
 
-    Otherwise, these variables would count as unset, and ``rm -rf "$x"/*`` would count as ``rm -rf
-    /*``.
+    Otherwise, they would count as unset, and ``rm -rf "$x"/*`` would mean ``rm -rf /*``.
     """
     found = {match[1] for part in parts if (match := _SETS_VARIABLE.match(part)) is not None}
     # The variable `name[key]` stands for a member of an associative array.

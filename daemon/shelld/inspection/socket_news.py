@@ -185,8 +185,7 @@ class SocketNews:
 
 
 class SocketWatch:
-    """Watches network namespaces during a `with` block: the daemon's own, and those that `follow`
-    gets.
+    """During a `with` block, watches the daemon's network namespace and those passed to `follow`.
 
     When a socket in one of these namespaces begins to listen, `count` rises and `wake` is called.
     """

@@ -193,9 +193,7 @@ def _number_in(far_id: bytes) -> int | None:
 
 
 def request_id_in(far_id: bytes) -> bytes:
-    """Return the client's id that an id from `request_id_for` contains, or null if it contains
-    none.
-    """
+    """Return the client's id in an id that `request_id_for` has made, or null if there is none."""
     _, dash, own = far_id.partition(b"-")
     if not dash or far_id[:1] != b'"':
         return b"null"

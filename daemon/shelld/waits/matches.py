@@ -85,9 +85,7 @@ class _StreamSearch:
         return await self._matched(read) if read.text else None
 
     async def _matched(self, read: Read) -> Matched | None:
-        """Return the first line of `read` that matches; None if the store has dropped the line by
-        now.
-        """
+        """Return the first line of `read` that matches; None if the store has dropped the line."""
         kept = self._store.read(self._position, read.end - self._position)
         # Search a copy, because more output may be dropped during the search.
         data = kept.data[: max(0, read.end - kept.start)]
