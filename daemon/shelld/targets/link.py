@@ -390,7 +390,7 @@ class Link:
 
     def _take_answer(self, message: Message) -> None:
         call = self._requests.call_of(bytes(message.id))
-        # A message with a method is the request itself: a terminal on the way echoes it.
+        # A message with a method is our own request: a terminal on the way has echoed it.
         if call is None or call.done.is_set() or message.method:
             return
         if bytes(message.error):
