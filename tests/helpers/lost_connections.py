@@ -16,10 +16,10 @@ from typing import Any, Final, TypeAlias
 import anyio
 import pytest
 
-from both_clients import Shell, client_of
+from both_clients import Shell, client_of, text_of
 from lasting import Lasting
 from shelld_client import AsyncClient, ShellError
-from support import DAEMON_COMMAND, stopped
+from support import DAEMON_COMMAND, Gate, stopped
 
 # The kind of event loop makes a difference only where `AsyncClient` waits, so only the tests of
 # such waits have this mark.
@@ -150,3 +150,21 @@ async def has_subscription(shell: Shell, name: str) -> bool:
             return True
     except ShellError:
         return False
+
+
+async def open_and_wait_for_output(shell: Shell, gate: Gate, bash_id: str) -> None:
+    """Let a command write its next output, and wait until earlier subscriptions have sent it."""
+    async with shell.events(bash_id=bash_id, events=["output"]) as others:
+        await anext(others)
+        gate.open()
+        # The earlier subscriptions send the output before this subscription does.
+        await anext(others)
+
+
+async def text_from(job: Any, end: str) -> str:
+    """Iterate over a job until its output ends with `end`, and return this output."""
+    events = list[Any]()
+    with anyio.fail_after(60):
+        while not text_of(events).endswith(end):
+            events.append(await anext(job))
+    return text_of(events)

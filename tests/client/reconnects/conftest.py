@@ -38,3 +38,13 @@ def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the clients give up soon when they attach again."""
     monkeypatch.setattr("shelld_client.client.RECONNECT_S", 0.5)
     monkeypatch.setattr("shelld_client.sync.RECONNECT_S", 0.5)
+
+
+@pytest.fixture
+def forgetful(attach: Attach, user: Lasting, tmp_path: Path) -> Attached:
+    """Attach to a daemon that keeps only the last event of each subscription."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import shelld.events.subscription as module\nmodule.JOURNAL_EVENTS = 1\n"
+    )
+    env = {**user.env, "PYTHONPATH": str(tmp_path)}
+    return partial(attach, "work", env=env, reconnect=True)
