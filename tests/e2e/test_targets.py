@@ -490,6 +490,18 @@ def test_target_can_have_targets_of_its_own(hub: RawDaemon) -> None:
     assert hub.fail("bash", {"command": "true", "target": "box:inner"})["code"] == -32602
 
 
+def test_session_of_a_removed_target_of_a_target_is_free(hub: RawDaemon) -> None:
+    for name in ("box:inner", "box:other"):
+        hub.call("add_target", {"name": name, "argv": FAR})
+    hub.bash("x=1", session="lost", target="box:inner")
+    hub.bash("x=2", session="kept", target="box:other")
+    hub.call("remove_target", {"name": "box:inner"})
+    assert not hub.bash("true", session="lost")["bash_id"].startswith("box:")
+    assert hub.bash("echo $x", session="kept")["stdout"] == "2\n"
+    hub.call("remove_target", {"name": "box:other"})
+    hub.call("close_session", {"session": "lost"})
+
+
 # -- the table of targets -----------------------------------------------------------------------
 
 

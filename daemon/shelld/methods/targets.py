@@ -215,7 +215,10 @@ async def _pass_on(context: RequestContext, method: str, target: Target, members
     if session is not None:
         daemon.targets.check(session, target.name)
     is_used = method in _USING and not _starts_nothing(members)
-    use = daemon.targets.use(session, target.name) if is_used and session is not None else None
+    further = text_of(members.get("target")) or ""
+    use = None
+    if is_used and session is not None:
+        use = daemon.targets.use(session, target.name, further)
     last_use = None if session is None else daemon.targets.last_use(session)
     call: Call | None = None
     try:
@@ -241,6 +244,8 @@ async def _pass_on(context: RequestContext, method: str, target: Target, members
         daemon.targets.settle(session, use, may_exist=True)
     if method == "close_session" and session is not None:
         daemon.targets.forget_if_unused(session, last_use)
+    if method == "remove_target" and (removed := text_of(members.get("name"))):
+        daemon.targets.forget_further(target.name, removed)
     try:
         await _note_events(context, link, method, members, result)
         return named_result(method, target.name, result)

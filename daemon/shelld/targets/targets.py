@@ -88,12 +88,15 @@ class _RemoteSession:
 
     `last_use` is the number of the request that used the session last. `creators` are the numbers
     of the requests in flight that may create the session. It is empty once the session may exist.
+    `further` names the target's target that has the session, as in `a` or `a:b`. It is empty if the
+    target itself has the session.
     """
 
-    __slots__ = ("creators", "last_use", "target")
+    __slots__ = ("creators", "further", "last_use", "target")
 
-    def __init__(self, target: str, use: int) -> None:
+    def __init__(self, target: str, further: str, use: int) -> None:
         self.target = target
+        self.further = further
         self.last_use = use
         self.creators = {use}
 
@@ -187,9 +190,11 @@ class Targets:
         if present is not None:
             raise invalid_params(f"Session {session:.100} is at target {present}", "session")
 
-    def use(self, session: str, target: str) -> int | None:
+    def use(self, session: str, target: str, further: str = "") -> int | None:
         """Record that a request uses a session at a target, and return the number of this use.
         When the request has ended, the caller must pass the number to `settle`.
+
+        `further` names the target's target that the request names, if there is one.
 
         Return None for the default session, because it is here and at each target. Raises
         `RpcError`: invalid_params if the session is at this daemon or at another target, or
@@ -207,7 +212,7 @@ class Targets:
             raise resource_exhausted("targets", message)
         self._uses += 1
         if found is None:
-            self._sessions[session] = _RemoteSession(target, self._uses)
+            self._sessions[session] = _RemoteSession(target, further, self._uses)
         else:
             found.last_use = self._uses
             if found.creators:
@@ -228,6 +233,14 @@ class Targets:
         found.creators.remove(use)
         if not found.creators:
             del self._sessions[session]
+
+    def forget_further(self, target: str, further: str) -> None:
+        """Forget the sessions of a removed target of a target."""
+        self._sessions = {
+            name: session
+            for name, session in self._sessions.items()
+            if session.target != target or not f"{session.further}:".startswith(f"{further}:")
+        }
 
     def forget_if_unused(self, session: str, last_use: int | None) -> None:
         """Forget a closed session, unless a request after `last_use` has used its name."""
