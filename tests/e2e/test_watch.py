@@ -99,10 +99,12 @@ def test_lines_distinguish_the_ways_to_end() -> None:
 def test_output_cannot_act_on_the_terminal() -> None:
     hostile = "a\x1b[2Jb\x07c\td\u202e"
     shell = seen(hostile, id="shell_9", command="printf '\x1b]0;x'")
-    shown = view(shell)
+    # A target may send any text as an id, a status or a signal.
+    far = seen(id=f"box:{hostile}\n", status=hostile, sig=hostile)
+    shown = view(shell, far)
     texts = [*Changes("work").since(shown, is_silent=False)]
     texts += [each.plain for each in picture("work", shown, 0, 20)]
-    assert len(texts) == 6
+    assert len(texts) == 8
     assert all(each.isprintable() for each in texts)
     assert "a\ufffd[2Jb\ufffdc    d\ufffd" in texts[2]
 

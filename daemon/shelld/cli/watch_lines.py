@@ -32,7 +32,8 @@ def how_it_ended(shell: WatchedShell) -> str:
     """Describe how a shell has ended: ``exit code 1``, ``killed (SIGKILL)``."""
     if shell.exit_code is not None and shell.status in ("completed", "failed"):
         return f"exit code {shell.exit_code}"
-    return shell.status if shell.signal is None else f"{shell.status} ({shell.signal})"
+    status = shell.status if shell.signal is None else f"{shell.status} ({shell.signal})"
+    return printable(status)
 
 
 def client_of(info: Info) -> str:
@@ -71,14 +72,14 @@ class Changes:
             yield f"{self._name}: {'does not answer' if is_silent else 'answers again'}"
 
     def _of_shell(self, shell: WatchedShell) -> Iterator[str]:
-        before = self._shells.get(shell.id)
+        before, name = self._shells.get(shell.id), printable(shell.id)
         if before is None:
             is_new = self._info is not None
             state = "started" if is_new else "runs" if shell.is_running else how_it_ended(shell)
-            yield f"{shell.id}: {state}: {one_line(shell.command)}"
+            yield f"{name}: {state}: {one_line(shell.command)}"
         if before is None or before.written != shell.written:
             for line in new_lines([] if before is None else before.lines, shell.lines):
-                yield f"{shell.id} | {printable(line)}"
+                yield f"{name} | {printable(line)}"
         was_running = self._info is not None if before is None else before.is_running
         if was_running and not shell.is_running:
-            yield f"{shell.id}: {how_it_ended(shell)} after {duration(shell.elapsed_ms / 1000)}"
+            yield f"{name}: {how_it_ended(shell)} after {duration(shell.elapsed_ms / 1000)}"

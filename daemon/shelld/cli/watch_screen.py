@@ -161,7 +161,7 @@ def _rows(shell: WatchedShell) -> Iterator[Text]:
     is_good = shell.is_running or (shell.status, shell.exit_code) == ("completed", 0)
     session = "" if shell.session is None else f"  {printable(shell.session)}"
     yield _line(
-        (shell.id, "bold"),
+        (printable(shell.id), "bold"),
         (session, "cyan"),
         (f"  {state}", "green" if is_good else "red"),
         (f"  {duration(shell.elapsed_ms // 1000)}", "dim"),

@@ -10,7 +10,7 @@ Invariant: no target can make this module raise an error.
 from __future__ import annotations
 
 from functools import partial
-from typing import Final
+from typing import Annotated, Final, TypeAlias
 
 import anyio
 import anyio.abc
@@ -28,6 +28,10 @@ FIRST_ANSWER_S: Final = 0.5
 _NAME_CHARACTERS: Final = 100
 
 
+# A float can hold such a number, so a watcher can show it.
+_Milliseconds: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+
+
 class _Shell(msgspec.Struct, rename="camel"):
     """The members of a ``ShellInfo`` that a watcher shows.
 
@@ -39,9 +43,9 @@ class _Shell(msgspec.Struct, rename="camel"):
     status: str
     is_running: bool
     session: str | None = None
-    exit_code: int | None = None
+    exit_code: Annotated[int, msgspec.Meta(ge=0, le=255)] | None = None
     signal: str | None = None
-    duration_ms: int = 0
+    duration_ms: _Milliseconds = 0
 
 
 class _Listed(msgspec.Struct):
