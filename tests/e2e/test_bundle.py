@@ -215,6 +215,21 @@ def test_shelld_is_sent_to_a_bare_python(hub: RawDaemon, tmp_path: Path, end: li
         assert len(os.listdir(tmp_path / ".cache" / "shelld")) == 1
 
 
+def test_commands_of_a_bare_python_have_the_environment_of_the_target(
+    hub: RawDaemon, tmp_path: Path
+) -> None:
+    # Python must not import this module from its working directory.
+    (tmp_path / "tempfile.py").write_text("raise SystemExit(5)\n")
+    startup = tmp_path / "startup.py"
+    startup.write_text("raise SystemExit(5)\n")
+    env = [*bare_environment(tmp_path), f"PYTHONSTARTUP={startup}"]
+    argv = ["sh", "-c", 'cd "$0" && exec "$@"', str(tmp_path), *env, BARE]
+    hub.call("add_target", {"name": "plain", "argv": argv, "bootstrap": True})
+    found = hub.bash("echo [$LINES$COLUMNS]", target="plain")
+    assert found["stdout"] == "[]\n"
+    hub.call("remove_target", {"name": "plain"})
+
+
 def test_error_tells_which_python_the_target_has(hub: RawDaemon, tmp_path: Path) -> None:
     error = bootstrapped(hub, ["env", "-i", "PATH=/nowhere", "/bin/sh"])["error"]
     assert (error["code"], error["data"]["found"]) == (1010, "no Python")

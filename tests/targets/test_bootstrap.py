@@ -23,8 +23,8 @@ BUNDLE = Bundle(b"the bundle", "c0ffee")
         (["env", "-i"], ["sh"]),
         (["docker", "exec", "-i", "box", "sh"], []),
         (["/bin/bash", "--norc"], []),
-        (["ssh", "box", "python3"], ["-i", "-q"]),
-        (["/opt/python3.11", "-I"], ["-i", "-q"]),
+        (["ssh", "box", "python3"], ["-I", "-i", "-q"]),
+        (["/opt/python3.11", "-I"], ["-I", "-i", "-q"]),
         (["ssh", "pythonbox"], ["sh"]),
     ],
 )

@@ -38,8 +38,10 @@ def command_for(argv: Sequence[str]) -> list[str]:
     if last in _SHELLS:
         return list(argv)
     if _PYTHON.fullmatch(last):
-        # A Python that is not interactive reads all its input before it runs the first line.
-        return [*argv, "-i", "-q"]
+        # A Python that is not interactive reads all its input before it runs the first line. With
+        # the option -I, Python imports no module from the working directory, and does not load
+        # readline, which would add LINES and COLUMNS to the environment of all commands.
+        return [*argv, "-I", "-i", "-q"]
     return [*argv, "sh"]
 
 
