@@ -376,6 +376,18 @@ async def test_drained_pool_finishes_its_sessions(cluster: None) -> None:
         await running
 
 
+@pytest.mark.long
+async def test_closed_pool_refuses_to_grow_further(cluster: None) -> None:
+    async with Pool(1, num_cpus=0.25) as pool:
+        growing = asyncio.create_task(pool.resize(2))
+        # Leave the block while the second daemon starts.
+        await asyncio.sleep(0)
+    with pytest.raises(DaemonExited, match="the pool is closed"):
+        await growing
+    with pytest.raises(DaemonExited, match="the pool is closed"):
+        await pool.bash("true")
+
+
 async def test_map_shows_a_progress_bar(pool: Pool, capsys: pytest.CaptureFixture[str]) -> None:
     assert len(await pool.map(["true"] * 3, progress=True)) == 3
     assert "3/3" in capsys.readouterr().err

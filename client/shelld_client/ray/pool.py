@@ -259,7 +259,7 @@ class Pool:
                 raise RuntimeError("resize needs a pool that is entered and not closed")
             surplus = self.size - size
             if surplus < 0:
-                await self._start(-surplus, self._start_timeout)
+                await self._grow(-surplus)
             draining = self._drain(surplus)
             self._placement.closed = "" if size else "the pool was resized to no daemons"
         waits = [asyncio.create_task(member.ended.wait()) for member in draining]
@@ -273,6 +273,16 @@ class Pool:
             self._end(member, _REMOVED)
         for member in draining:
             await member.ended.wait()
+
+    async def _grow(self, count: int) -> None:
+        try:
+            await self._start(count, self._start_timeout)
+        except ShellError:
+            if not self._is_closed:
+                raise
+        if self._is_closed:
+            # The end of the block has ended the daemons that were starting.
+            raise closed(None)
 
     def _drain(self, count: int) -> list[Member]:
         """Choose `count` daemons that are to end.
