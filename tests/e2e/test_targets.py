@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import os
+import select
 import shlex
 import signal
 import sys
@@ -767,6 +768,16 @@ def test_target_that_is_silent_counts_as_lost() -> None:
         error = daemon.fail("bash", {"command": "true", "target": "box"})
         assert (error["code"], error["data"]["maybeStarted"]) == (1011, True)
         wait_for(lambda: not is_alive(far))
+
+
+def test_connection_outlives_a_stop_of_the_daemon() -> None:
+    constants = {"shelld.targets.link.PING_S": 0.5, "shelld.targets.link.SILENCE_S": 4.0}
+    with raw_daemon(command=altered_daemon(constants)) as daemon:
+        daemon.call("add_target", {"name": "box", "argv": FAR})
+        daemon.bash("x=1", target="box")
+        with stopped(daemon.pid):
+            select.select([], [], [], 6)
+        assert daemon.bash("echo $x", target="box")["stdout"] == "1\n"
 
 
 def test_target_that_never_answers_is_given_up() -> None:

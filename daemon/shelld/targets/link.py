@@ -314,10 +314,19 @@ class Link:
         return max(self._heard_at, self._asked_at) + PING_S
 
     def _ask_for_life(self) -> None:
-        self._asked_at = self._loop.time()
+        now = self._loop.time()
+        late = now - self._next_look_at
+        self._asked_at = now
+        # If this process did not run for a while, as with SIGSTOP, it could not ask. So this time
+        # does not count as silence.
+        was_stopped = late > PING_S
+        if was_stopped:
+            self._heard_at += late
+            self._outgoing.sent_at = now
         if self.greeting is None:
-            self._failure = f"it did not answer for {CONNECT_S:.0f} s"
-        elif self._asked_at >= self._heard_at + SILENCE_S:
+            if not was_stopped:
+                self._failure = f"it did not answer for {CONNECT_S:.0f} s"
+        elif now >= self._heard_at + SILENCE_S:
             self._failure = f"it did not answer for {SILENCE_S:.0f} s"
         else:
             self._requests.send(_PING)
