@@ -87,10 +87,29 @@ def test_message_of_an_error_names_the_target_of_its_shell(message: str, expecte
 
 
 def test_error_of_an_inner_target_names_all_targets_on_the_way() -> None:
-    sent = {"code": 1011, "message": "gone", "data": {"kind": "target_lost", "target": "in"}}
+    message = "The connection to target in is gone: the target in ended"
+    sent = {"code": 1011, "message": message, "data": {"kind": "target_lost", "target": "in"}}
     error = named_error("box", json.dumps(sent).encode())
     assert error.kind is ErrorKind.TARGET_LOST
-    assert json.loads(encode_error(b"1", error))["error"]["data"]["target"] == "box:in"
+    shown = json.loads(encode_error(b"1", error))["error"]
+    assert shown["data"]["target"] == "box:in"
+    assert shown["message"] == "The connection to target box:in is gone: the target in ended"
+
+
+def test_name_of_an_inner_target_may_be_any_text() -> None:
+    sent = {"code": 1011, "message": r"target \1( is", "data": {"target": r"\1("}}
+    assert named_error("box", json.dumps(sent).encode()).message == r"target box:\1( is"
+
+
+def test_lost_subscription_at_an_inner_target_names_all_targets_on_the_way() -> None:
+    sent = {"subscription": "in:s", "target": "in", "message": "Target in cannot be reached: x"}
+    event = named_event("box", json.dumps(sent).encode())
+    assert event is not None
+    assert {name: json.loads(bytes(raw)) for name, raw in event.items()} == {
+        "subscription": "box:in:s",
+        "target": "box:in",
+        "message": "Target box:in cannot be reached: x",
+    }
 
 
 def test_event_names_its_target_and_the_request_of_the_client() -> None:

@@ -162,8 +162,14 @@ def name_ids(members: Members, target: str, names: tuple[str, ...] = _IDS) -> No
             continue
         members[name] = _prefixed(raw, target)
         message = text_of(members.get("message"))
-        if message is not None and name in ("bash_id", "shell_id"):
+        if message is None:
+            continue
+        if name in ("bash_id", "shell_id"):
             members["message"] = as_raw(message.replace(old, f"{target}:{old}"))
+        elif name == "target":
+            # Only the first one, because the message may end with the text of another program.
+            named = re.compile(rf"(?<=\b[Tt]arget )(?={re.escape(old)} )")
+            members["message"] = as_raw(named.sub(f"{target}:", message, count=1))
 
 
 def _prefixed(raw: Raw, target: str) -> Raw:
