@@ -162,6 +162,36 @@ def test_output_of_background_commands_is_read_and_they_end_with_the_shell(tmp_p
         assert not is_alive(int(found[0]))
 
 
+def test_lost_output_is_counted() -> None:
+    ended = shell("head -c 9999999 /dev/zero\n", "--retain-bytes", "4096")
+    assert ended.returncode == 125
+    assert re.search(r"^shelld: [\d.]+ MiB of output are missing: ", ended.stderr)
+
+
+def test_output_of_a_background_command_is_never_lost_in_silence(tmp_path: Path) -> None:
+    done = tmp_path / "done"
+    script = f":bg head -c 4194304 /dev/zero; touch {done}\nuntil [[ -e {done} ]]; do :; done\n"
+    with subprocess.Popen(
+        [*PROGRAM, "--retain-bytes", "2M"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(script)
+        process.stdin.flush()
+        bash_id = process.stdout.readline().strip()
+        stdout, stderr = process.communicate(f":output {bash_id}\n" * 3, timeout=100)
+    lost = "shelld: 2.0 MiB of output are missing: the command was faster, and --retain-bytes"
+    more = f"there is more: :output {bash_id}"
+    first, second, third = stderr.splitlines()
+    assert len(stdout) == 2 * 2**20
+    assert [first, second[: len(lost)], third] == [more, lost, more]
+    assert process.returncode == 125
+
+
 def test_ctrl_c_ends_the_running_command_and_ctrl_d_leaves(tmp_path: Path) -> None:
     (tmp_path / "place").mkdir()
     # A process that was started in the background may ignore SIGINT.

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final, Literal
 
-from shelld.cli.formats import duration
+from shelld.cli.formats import duration, size
 
 StreamName = Literal["stdout", "stderr"]
 
@@ -109,6 +109,11 @@ class Display:
             begin = end if self._is_mid_line and 2 in self._terminals else ""
             self._is_mid_line = False
             self._note(f"{begin}{self._painted(text, tone)}{end}")
+
+    def say_lost(self, count: int) -> None:
+        """Say that the daemon dropped `count` bytes of output before this program read them."""
+        why = "the command was faster, and --retain-bytes was reached or the disk was full"
+        self.say(f"shelld: {size(count)} of output are missing: {why}", "bad")
 
     def clear(self) -> None:
         """Erase the progress."""

@@ -260,8 +260,7 @@ class _Run:
         if self._unwritten is not None and not self._unwritten.is_unread:
             self._display.say(f"shelld: {self._unwritten}", "bad")
         if self._lost:
-            why = "the command was faster, and --retain-bytes was reached or the disk was full"
-            self._display.say(f"shelld: {size(self._lost)} of output are missing: {why}", "bad")
+            self._display.say_lost(self._lost)
 
     def _exit_code(self, exited: ExitEvent) -> int:
         if self._is_timed_out(exited):

@@ -6,8 +6,8 @@ command, Ctrl-D leaves. Without a terminal, the commands come from standard inpu
 shown. The commands get no input. A line that begins with a colon and a letter is a command of the
 prompt itself, such as ``:help``.
 
-As with bash, the exit code is that of the last command. It is 125 if shelld has failed, and 2 for
-bad arguments.
+As with bash, the exit code is that of the last command. It is 125 if shelld has failed or has lost
+output, and 2 for bad arguments.
 """
 
 from __future__ import annotations
@@ -174,14 +174,22 @@ class _Shell:
             merge=self._display.is_one_stream,
         )
         # If Ctrl-C interrupts the `with` block, leaving the block kills the command.
+        lost = 0
         with output:
             for item in output:
                 if isinstance(item, OutputEvent):
                     self._display.write(item.stream, item.text.encode())
+                    lost += item.dropped
                 elif isinstance(item, BashResult):
                     self._finish(item)
                 else:
                     self._display.say(f"after 10 min, it goes on in the background: {item.bash_id}")
+        self._report_lost(lost)
+
+    def _report_lost(self, count: int) -> None:
+        if count:
+            self._display.say_lost(count)
+            self._code = FAILED
 
     def _finish(self, result: BashResult) -> None:
         self._code = exit_code_of(result)
@@ -217,6 +225,9 @@ class _Shell:
         read = self._client.bash_output(bash_id, strip_ansi=False)
         self._display.write("stdout", read.stdout.encode())
         self._display.write("stderr", read.stderr.encode())
+        self._report_lost(read.dropped_bytes)
+        if read.more:
+            self._display.say(f"there is more: :output {bash_id}")
 
     def _kill(self, bash_id: str) -> None:
         self._print(self._client.kill_shell(bash_id).message)
