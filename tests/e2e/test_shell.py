@@ -192,6 +192,17 @@ def test_output_of_a_background_command_is_never_lost_in_silence(tmp_path: Path)
     assert process.returncode == 125
 
 
+def test_read_without_output_leaves_the_cursor_at_the_beginning_of_a_line(tmp_path: Path) -> None:
+    with on_terminal(tmp_path) as terminal:
+        terminal.until(" $ ")
+        terminal.write(":bg true\n")
+        bash_id = re.findall(r"shell_\w+", terminal.until(" $ "))[0]
+        terminal.write(f":output {bash_id}\n")
+        terminal.until(" $ ")
+        terminal.write("false\n")
+        assert terminal.until("[exit code 1 after ") == "false\r\n[exit code 1 after "
+
+
 def test_ctrl_c_ends_the_running_command_and_ctrl_d_leaves(tmp_path: Path) -> None:
     (tmp_path / "place").mkdir()
     # A process that was started in the background may ignore SIGINT.

@@ -84,7 +84,7 @@ class Display:
                 # If stderr cannot be written, only the command's messages are lost, so go on.
                 if stream == "stdout":
                     raise OutputLost(error) from None
-            if fd in self._terminals:
+            if data and fd in self._terminals:
                 self._is_mid_line = not data.endswith(b"\n")
 
     def tick(self) -> None:
