@@ -203,6 +203,12 @@ def test_read_without_output_leaves_the_cursor_at_the_beginning_of_a_line(tmp_pa
         assert terminal.until("[exit code 1 after ") == "false\r\n[exit code 1 after "
 
 
+def test_list_of_sessions_does_not_control_the_terminal() -> None:
+    enter = "mkdir -p /tmp/$'a\\eb'; cd /tmp/$'a\\eb'; rmdir \"$PWD\""
+    ended = shell(f"{enter}\n:session\n")
+    assert ended.stdout == "main  /tmp/a\N{REPLACEMENT CHARACTER}b\n"
+
+
 def test_ctrl_c_ends_the_running_command_and_ctrl_d_leaves(tmp_path: Path) -> None:
     (tmp_path / "place").mkdir()
     # A process that was started in the background may ignore SIGINT.

@@ -246,7 +246,7 @@ class _Shell:
             return
         if not name:
             for each in self._client.list_sessions():
-                self._print(f"{each.session}  {each.cwd}")
+                self._print(printable(f"{each.session}  {each.cwd}"))
             return
         self._session = name
         known = {each.session: each.cwd for each in self._client.list_sessions()}
