@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import pty
 import re
 import shlex
 import signal
 import subprocess
 import sys
+import termios
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -358,6 +360,27 @@ def test_tty_gives_the_command_a_terminal_of_our_size() -> None:
         code, shown = terminal.rest()
     assert code == 5
     assert "shelld: exit code 5 after " in shown
+
+
+def test_third_signal_restores_the_terminal() -> None:
+    main, inner = pty.openpty()
+    settings = termios.tcgetattr(inner)
+    command = [*PROGRAM, "run", "-t", "--", "trap '' TERM; echo ready; while :; do sleep 1; done"]
+    # The tests may run where these signals are ignored.
+    start = ["env", "--default-signal=HUP,QUIT"]
+    with subprocess.Popen([*start, *command], stdin=inner, stdout=inner, stderr=inner) as process:
+        shown = b""
+        while b"ready\r\n" not in shown:
+            shown += os.read(main, 4096)
+        assert termios.tcgetattr(inner) != settings
+        # The signals differ, so that none is merged with the one before. They come faster than the
+        # end of the command.
+        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+            process.send_signal(number)
+        assert process.wait(DEADLINE_S) > 128
+    assert termios.tcgetattr(inner) == settings
+    os.close(inner)
+    os.close(main)
 
 
 def test_input_is_passed_on_again_after_a_time_in_the_background() -> None:

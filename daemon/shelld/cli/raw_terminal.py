@@ -59,11 +59,13 @@ class RawTerminal:
         self.restore()
 
     def restore(self) -> None:
-        """Restore the settings, if they have been changed."""
-        if self._settings is not None:
-            # The user's terminal may be gone.
+        """Restore the settings, if they have been changed. Any thread may call this."""
+        settings = self._settings
+        if settings is not None:
+            # The user's terminal may be gone. Do not wait for its output, because a terminal that
+            # takes none must not delay the exit.
             with suppress(termios.error):
-                termios.tcsetattr(0, termios.TCSADRAIN, self._settings)
+                termios.tcsetattr(0, termios.TCSANOW, settings)
             self._settings = None
 
 

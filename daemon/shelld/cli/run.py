@@ -155,8 +155,10 @@ class _Run:
         self._display = display
         self._stack = stack
         self._terminal = RawTerminal() if own.tty else None
-        resize = None if self._terminal is None else self._terminal.resize
-        self._stops = Stops(own.timeout, resize)
+        if self._terminal is None:
+            self._stops = Stops(own.timeout)
+        else:
+            self._stops = Stops(own.timeout, self._terminal.resize, self._terminal.restore)
         self._refusal: ShellError | None = None
         # The reason why output could not be written, and the number of bytes that the daemon
         # dropped before this program read them.

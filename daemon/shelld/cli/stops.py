@@ -30,13 +30,19 @@ class Stops:
 
     The first signal is sent to the command, which then has the daemon's usual grace period. The
     second signal kills the command at once. The third signal ends this process, its daemon, and all
-    processes of the command.
+    processes of the command; just before that, `on_exit` is called.
     """
 
-    def __init__(self, limit_s: float | None, on_resize: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self,
+        limit_s: float | None,
+        on_resize: Callable[[], None] | None = None,
+        on_exit: Callable[[], None] | None = None,
+    ) -> None:
         self.is_timed_out = False
         self._limit_s = limit_s
         self._on_resize = on_resize
+        self._on_exit = on_exit
         self._client: Client | None = None
         self._bash_id = ""
         self._kills = 0
@@ -78,6 +84,8 @@ class Stops:
                 assert self._on_resize is not None
                 self._on_resize()
             elif self._client is None or self._kills >= 2:
+                if self._on_exit is not None:
+                    self._on_exit()
                 os._exit(128 + number)
             else:
                 self.end_command(_ENDING[number])
