@@ -360,7 +360,7 @@ def configure_session(
     params = _given(
         session=session,
         env=None if env is None else msgspec.to_builtins(env),
-        limits=None if limits is None else msgspec.structs.asdict(limits),
+        limits=None if limits is None else msgspec.to_builtins(limits),
         target=target,
         sandbox=None if sandbox is None else msgspec.to_builtins(sandbox),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -43,6 +44,17 @@ async def test_session_is_limited_before_its_first_command(spawn: Spawn) -> None
         assert (await shell.get_session()).limits == ResourceLimits(open_files=128)
         with pytest.raises(InvalidParams, match="exceeds maximum: 128"):
             await shell.configure_session("other", limits=ResourceLimits(open_files=129))
+
+
+async def test_settings_of_a_session_can_be_plain_mappings(spawn: Spawn) -> None:
+    async with spawn() as shell:
+        limits: Any = {"open_files": 64}
+        rules: Any = {"mode": "core"}
+        configured = await shell.configure_session("mine", env=rules, limits=limits)
+        assert configured.limits == ResourceLimits(open_files=64)
+        wrong: Any = {"open_file": 64}
+        with pytest.raises(InvalidParams, match=r"Unknown parameter: limits\.open_file"):
+            await shell.configure_session("other", limits=wrong)
 
 
 async def test_repeated_call_with_a_key_starts_nothing(spawn: Spawn) -> None:
