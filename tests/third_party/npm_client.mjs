@@ -235,6 +235,18 @@ found.wrongTypes = await Promise.all([
   told(again.subscribe("shell")),
   told((async () => new Client(command))()),
 ]);
+// The caller uses its options again, and changes them before a request is sent.
+const shared = { env: { a: "1" }, events: ["output"] };
+const echoing = again.stream("echo stream $a", { env: shared.env });
+const starting = again.start("echo start $a", { env: shared.env });
+const subscribing = again.subscribe({ events: shared.events });
+shared.env.a = "2";
+shared.events[0] = "exit";
+const heardFirst = await subscribing;
+found.changedOptions = [(await echoing.next()).value.text, (await (await starting).wait()).stdout];
+await again.bash("echo heard");
+found.changedOptions.push((await heardFirst.next()).value.event);
+heardFirst.end();
 const nulls = again.stream("echo stream", null);
 found.nullOptions = [
   (await again.bash("echo bash", null)).stdout,

@@ -117,6 +117,7 @@ def test_compiled_client_drives_a_daemon(package: Path) -> None:
             "ShelldError: Missing required parameter: events",
             *["TypeError: options must be a plain object"] * 7,
         ],
+        "changedOptions": ["stream 1\n", "start 1\n", "shell/output"],
         "nullOptions": ["bash\n", "bash\n", "stream\n", "start\n", {}],
         "lines": ["one", "", "two", "three"],
         "patient": "ok\n",

@@ -102,9 +102,16 @@ export class Client implements AsyncDisposable {
   stream(command: string, options: (BashOptions & { signal?: AbortSignal }) | null = {}): Stream {
     const { signal: _, ...params } = optionsIn(options);
     const signal = signalIn(options);
-    const notify: BashParams["notify"] = ["output", "exit"];
-    const given = this.#memory.withTarget("bash", { ...params, command, notify });
-    return new Stream(this.#whenReady(signal), given, this.#noteOf("bash", given), signal);
+    let given: BashParams = { ...params, command, notify: ["output", "exit"] };
+    let ready: Promise<Connection>;
+    try {
+      // The caller may change its options before the request is sent.
+      given = this.#memory.withTarget("bash", copyOf(given));
+      ready = this.#whenReady(signal);
+    } catch (error) {
+      ready = Promise.reject(error);
+    }
+    return new Stream(ready, given, this.#noteOf("bash", given), signal);
   }
 
   /**
@@ -121,7 +128,8 @@ export class Client implements AsyncDisposable {
 
   /** Run a command in the background. */
   async start(command: string, given?: BashOptions | null): Promise<Job> {
-    const options = optionsIn(given);
+    // Copy the options for the same reason as in `stream`.
+    const options = copyOf(optionsIn(given));
     const connection = await this.#ready();
     const wanted = { ...options, command, run_in_background: true };
     const params = this.#memory.withTarget("bash", wanted);
@@ -138,9 +146,11 @@ export class Client implements AsyncDisposable {
    * subscription, this reader gets an error.
    */
   async subscribe(params?: SubscribeParams | null): Promise<Events> {
-    const given: SubscribeParams = { ...optionsIn(params) };
+    const { events: kinds } = optionsIn(params);
+    if ((kinds ?? undefined) !== undefined && !Array.isArray(kinds)) throw new TypeError("events must be a list");
+    // Copy the params for the same reason as in `stream`.
+    const given = copyOf<SubscribeParams>({ ...optionsIn(params) });
     let wanted = given.events ?? undefined;
-    if (wanted !== undefined && !Array.isArray(wanted)) throw new TypeError("events must be a list");
     const connection = await this.#ready();
     if ((given.subscription ?? undefined) !== undefined) {
       // A continued subscription keeps its own kinds of events, even kinds that this caller does
