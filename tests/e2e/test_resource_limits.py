@@ -458,6 +458,15 @@ def test_spare_shells_take_nothing_from_a_limit(daemon: RawDaemon, session: str)
         assert outcome(daemon.bash(crowd, session=session)) == ("failed", "processes")
 
 
+def test_starting_spare_shell_takes_nothing_from_a_limit(daemon: RawDaemon, session: str) -> None:
+    limit(daemon, session, processes=2)
+    # The commands follow one another at once, so spare shells start all the time. No spare shell
+    # suits a call with `env`.
+    for params in ({}, {"env": {"NAME": "value"}}) * 12:
+        result = daemon.bash("text=$(echo sub); exit 3", session=session, **params)
+        assert (outcome(result), result["stderr"]) == (("failed", None), "")
+
+
 def test_shared_spare_shell_is_not_for_a_limited_session(daemon: RawDaemon, session: str) -> None:
     daemon.bash("true")
     shared = daemon.wait_for_spare()

@@ -96,6 +96,15 @@ class Limiter:
             self._groups[session] = group
         return group
 
+    def may_start_spare(self, session: object) -> bool:
+        """Return whether a spare shell of a session may start now.
+
+        While a spare shell starts, it counts as a process, see `Group.make_room`. So if a command
+        of the session runs, the kernel could refuse a process to this command.
+        """
+        group = self._groups.get(session)
+        return group is None or not (group.has_process_limit and group.is_running)
+
     def spare_runs(self, member: Member) -> None:
         """Record that a spare shell runs, and waits for its command."""
         member.has_entered = member.is_waiting

@@ -90,6 +90,16 @@ class Group:
         """The number of members that are spare shells without a command."""
         return sum(member.is_waiting for member in self.members)
 
+    @property
+    def is_running(self) -> bool:
+        """Whether any member is not a waiting spare shell."""
+        return self.waiting < len(self.members)
+
+    @property
+    def has_process_limit(self) -> bool:
+        """Whether the kernel refuses processes above a limit."""
+        return "pids" in self.cgroups.paths
+
     def make_room(self) -> None:
         """Raise the limit on processes, so that waiting spare shells do not use any of it.
 

@@ -99,7 +99,9 @@ class Runtime:
         self._on_end = on_end
         self._on_release = on_release
         policy = SparePolicy(time.monotonic, options.spare_shells, _processors())
-        self.spares = Spares(self._start_spare, policy, self.sessions.get(None))
+        self.spares = Spares(
+            self._start_spare, self.limiter.may_start_spare, policy, self.sessions.get(None)
+        )
         self.places = Places(pool, self._start_sandbox, options.bash, self.spares.end_in)
         self._ids = ids
         self._starting = anyio.Semaphore(MAX_STARTING, fast_acquire=True)

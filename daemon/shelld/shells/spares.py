@@ -33,14 +33,20 @@ MAX_START_WAIT_S: Final = 0.25
 class Spares:
     """Owns the spare shells that wait. If `policy.limit` is 0, there are no spare shells.
 
-    `start` starts a spare shell. A shortage raises no OSError in this class, because without a
-    spare shell a command gets a new bash.
+    `start` starts a spare shell. `may_start` returns whether a spare shell of a session may start
+    now. A shortage raises no OSError in this class, because without a spare shell a command gets a
+    new bash.
     """
 
     def __init__(
-        self, start: Callable[[Session], Spare], policy: SparePolicy, any_session: Session
+        self,
+        start: Callable[[Session], Spare],
+        may_start: Callable[[Session], bool],
+        policy: SparePolicy,
+        any_session: Session,
     ) -> None:
         self._start = start
+        self._may_start = may_start
         self.policy = policy
         # The state of this session is the state of every new session.
         self._any_session = any_session
@@ -107,6 +113,8 @@ class Spares:
         if session.state is session.base and self._starts_as_others(session):
             session = self._any_session
         waiting = len(self._of(session.name))
+        if not self._may_start(session):
+            return
         while waiting < count and self._has_room(waiting) and _can_wait(session):
             waiting += 1
             # If resources are short, start no spare shell, and leave the resources to commands.
@@ -140,6 +148,8 @@ class Spares:
             return None
         suitable = [spare for spare in self._waiting if spare.suits(session, request)]
         if not suitable:
+            if session.limits.processes is not None:
+                await self._have_started(session)
             return None
 
         def rank(spare: Spare) -> tuple[bool, int]:
@@ -160,10 +170,24 @@ class Spares:
         spare.life.discard()
         return None
 
+    async def _have_started(self, session: Session) -> None:
+        """Wait until the spare shells of a session have started.
+
+        While a spare shell starts, it counts as a process. Without this wait, the kernel could
+        refuse a process to the command that starts now.
+        """
+        with anyio.move_on_after(MAX_START_WAIT_S):
+            for spare in self._of(session.name):
+                await self._has_started(spare)
+
+    async def _has_started(self, spare: Spare) -> None:
+        launch, shell = spare.launch, spare.life.shell
+        await shell.wait_until(lambda: launch.has_started or shell.is_empty)
+
     async def _becomes_ready(self, spare: Spare, session: Session, request: StartRequest) -> bool:
         launch, shell = spare.launch, spare.life.shell
         with anyio.move_on_after(MAX_START_WAIT_S):
-            await shell.wait_until(lambda: launch.has_started or shell.is_empty)
+            await self._has_started(spare)
         # When the start was reported, bash may still have been in execve(2), and not ready. So
         # check once more whether bash is ready.
         with contextlib.suppress(OSError):
