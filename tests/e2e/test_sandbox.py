@@ -86,6 +86,28 @@ def test_commands_work_in_a_sandbox_as_outside(shared: Workspace, session: str) 
     assert (path / session).read_text() == "written\n"
 
 
+@pytest.mark.parametrize("exists_outside", [False, True])
+def test_the_directory_of_a_call_is_the_one_in_the_sandbox(
+    shared: Workspace, session: str, exists_outside: bool
+) -> None:
+    daemon, path = shared
+    configure(daemon, session, mode="workspace", network="none")
+    name = f"shelld-{os.getpid()}-{exists_outside:d}"
+    link = Path("/tmp", name)
+    if exists_outside:
+        link.symlink_to("/usr")
+    try:
+        # Inside, the link leads elsewhere than outside.
+        daemon.bash(f"ln -s /etc {link}", session=session)
+        for command in ("pwd; text=$(echo text)", "pwd; number=1"):
+            result = daemon.bash(command, session=session, cwd=str(link))
+            assert (result["stdout"], result["sessionCwd"]) == ("/etc\n", str(path))
+        result = daemon.bash("cd /usr", session=session, cwd=str(link))
+        assert result["sessionCwd"] == "/usr"
+    finally:
+        link.unlink(missing_ok=True)
+
+
 def test_a_spare_shell_waits_in_the_sandbox(places: Path) -> None:
     with raw_daemon("--sandbox", "read-only", cwd=places) as daemon:
         daemon.bash("true")

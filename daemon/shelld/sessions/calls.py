@@ -13,10 +13,10 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from shelld.sessions.declarations import declared
+from shelld.sessions.declarations import declarations_in, declared
 from shelld.sessions.dump_parser import declared_in, without_options
 from shelld.sessions.functions import entry_name, function_of, without_export
-from shelld.sessions.quoting import quote
+from shelld.sessions.quoting import quote, unquote
 from shelld.sessions.state import ShellState, telling_lines
 from shelld.sessions.text import to_bytes
 
@@ -121,17 +121,18 @@ def withhold(env: dict[bytes, bytes], changes: Changes) -> None:
             env.pop(name, None)
 
 
-def lines_of_call(changes: Changes, path: str | None) -> bytes:
+def lines_of_call(changes: Changes, path: str | None, *, reports_directory: bool = False) -> bytes:
     """Return the lines that apply the `env` of a call.
 
     These lines run after the lines that restore the session's state, and before the lines that set
     the options of `set`.
 
     If `path` is given, these lines also write a report to that file. `split_report` parses the
-    report.
+    report. `reports_directory`: whether the report has PWD even if `changes` does not.
     """
     end = b" >>%s 2>/dev/null || \\builtin :\n" % (path or "").encode()
-    names = " ".join(name for name in changes if _NAME.fullmatch(name)).encode()
+    told = {**changes, **({"PWD": None} if reports_directory else {})}
+    names = " ".join(name for name in told if _NAME.fullmatch(name)).encode()
     lines: list[bytes] = []
     if path:
         # If a limit on file size forbids the report, the kernel's signal must not end bash.
@@ -159,6 +160,12 @@ def split_report(written: bytes) -> tuple[CallReport, bytes]:
     options, _, rest = written.partition(b"\0")
     variables, _, dump = rest.partition(b"\0")
     return CallReport(variables, frozenset(options.rstrip(b"\n").split(b":"))), dump
+
+
+def directory_in(report: CallReport) -> bytes | None:
+    """Return the directory in which bash has started, as bash knows it; None if it is not known."""
+    found = declarations_in(declared(report.variables).get(b"PWD", b""))
+    return unquote(found[0].value) if found and found[0].value else None
 
 
 def without_options_of_call(

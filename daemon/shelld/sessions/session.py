@@ -19,6 +19,7 @@ from shelld.process import faults
 from shelld.sandbox.sandboxes import SandboxKey
 from shelld.sessions.calls import (
     CallReport,
+    directory_in,
     sizes_set_by_bash,
     untouched,
     without_options_of_call,
@@ -184,9 +185,13 @@ class Session:
     def paths_of(self, cwd: str) -> tuple[bytes, ...]:
         """Return a path as it was given. If resolving the path cannot block, also return it without
         symbolic links.
+
+        In a sandbox, the path may lead elsewhere, so bash itself reports where it leads.
         """
         path = to_bytes(cwd)
-        return (path,) if self._mounts.may_hang(path) else (path, os.path.realpath(path))
+        if self.sandbox is not None or self._mounts.may_hang(path):
+            return (path,)
+        return path, os.path.realpath(path)
 
     @property
     def is_remote(self) -> bool:
@@ -224,7 +229,13 @@ class Session:
         # deleted, bash does not know the path. In both cases, the session keeps the directory that
         # it had before the command.
         own = left.started_in
-        if not cwd or cwd in own or any(self._mounts.is_same(path, cwd) for path in own[:1]):
+        others = own[:1]
+        if self.sandbox is not None:
+            # Outside the sandbox, the paths may lead elsewhere.
+            others = ()
+            reported = None if left.report is None else directory_in(left.report)
+            own += () if reported is None else (reported,)
+        if not cwd or cwd in own or any(self._mounts.is_same(path, cwd) for path in others):
             return self._state.cwd, self._state.inherits_cwd
         return cwd, is_daemons and cwd == self.base.cwd
 

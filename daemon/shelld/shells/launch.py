@@ -268,12 +268,13 @@ class Launch:
         state: ShellState,
         changes: frozenset[bytes] | None,
         *,
+        has_report: bool = False,
         has_startup_file: bool = False,
     ) -> bytes:
         """Return the lines that make bash report its state; b"" if the state is not kept.
 
         `state` is the state from which the command starts. `changes` has the variables that the
-        command can change, see `changes_of`.
+        command can change, see `changes_of`. `has_report`: whether bash also runs `lines_of_call`.
         """
         session = self._session
         if not request.in_foreground or session.name is None:
@@ -286,7 +287,7 @@ class Launch:
             request.env,
             self._files,
             is_apart=is_apart,
-            has_report=bool(request.env) or has_startup_file,
+            has_report=has_report,
             has_terminal=request.terminal is not None,
         )
         self.recorder = recorder
@@ -360,19 +361,30 @@ class CommandLaunch(Launch):
         is_for_bash = "BASH_ENV" in (request.env or {}) or b"BASH_ENV" in base.env
         startup_file = self._env.get(b"BASH_ENV", b"") if is_for_bash else b""
         recording = b""
+        # In a sandbox, the path of the call may lead elsewhere than outside. So only bash can tell
+        # in which directory it has started.
+        reports_directory = request.cwd is not None and self._session.sandbox is not None
+        has_report = bool(changes or startup_file) or reports_directory
         # A startup file may define functions with the names of commands, so the command may change
         # anything.
         changed = None if startup_file else changes_of(request.command, state)
         if changed != NOTHING:
-            recording = self._record(request, state, changed, has_startup_file=bool(startup_file))
+            recording = self._record(
+                request,
+                state,
+                changed,
+                has_report=has_report,
+                has_startup_file=bool(startup_file),
+            )
         if recording or self._session.state is not base or needs_prelude(self._env):
             if changes:
                 withhold(self._env, changes)
-            path = self.recorder.path if recording and self.recorder else None
+            told_to = self.recorder if recording and has_report else None
+            path = None if told_to is None else told_to.path
             # A startup file may end bash before bash has restored the session's state. Bash then
             # reports a wrong state as it ends. The daemon notices this, because the report of these
             # lines is missing.
-            lines = lines_of_call(changes or {}, path) if changes or startup_file else b""
+            lines = lines_of_call(changes or {}, path, reports_directory=reports_directory)
             env, withheld = startable(self._env)
             descriptor = len(self._descriptors)
             env[b"BASH_ENV"] = b"/proc/self/fd/%d" % descriptor
