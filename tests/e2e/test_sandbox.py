@@ -507,6 +507,17 @@ def test_a_call_tightens_its_session(shared: Workspace, session: str) -> None:
     assert (error["code"], error["data"]["parameter"]) == (-32602, "sandbox.mode")
 
 
+def test_a_tighter_sandbox_does_not_move_its_session(shared: Workspace, session: str) -> None:
+    daemon, _ = shared
+    configure(daemon, session, mode="workspace", network="none")
+    daemon.bash("mkdir /tmp/private; cd /tmp/private", session=session)
+    # The sandbox of the call has its own /tmp, without this directory.
+    params = {"command": "true", "session": session, "sandbox": {"mode": "read-only"}}
+    error = daemon.fail("bash", params)
+    assert error["data"] == {"kind": "spawn_failed", "errno": "ENOENT"}
+    assert daemon.bash("pwd", session=session)["stdout"] == "/tmp/private\n"
+
+
 def test_a_call_in_a_session_without_a_sandbox_gets_one(shared: Workspace, session: str) -> None:
     daemon, path = shared
     command = "touch() { echo planted; }; cd /; command touch /etc/new"

@@ -32,6 +32,9 @@ from shelld.limits.limiter import Limiter
 from shelld.limits.members import Member
 from shelld.output.retention import Retention, ShellOutput
 from shelld.process import faults
+from shelld.sandbox.policy import ResolvedPolicy
+from shelld.sandbox.sandbox import Sandbox
+from shelld.sandbox.sandboxes import SandboxKey
 from shelld.screens.screens import Screens
 from shelld.sessions.environment import EnvironmentRules
 from shelld.sessions.session import Session
@@ -428,7 +431,10 @@ class Runtime:
             self._on_release(shell)
         is_open = self._is_open and self.sessions.has(shell.session)
         if is_open and shell.failure is not None and shell.failure[1] == "cwd":
-            self.sessions.get(shell.session).directory_failed(shell.working_dir)
+            session = self.sessions.get(shell.session)
+            # In the tighter sandbox of a call, a directory of the session may be missing.
+            if _policy_of(life.sandbox) == _policy_of(session.sandbox):
+                session.directory_failed(shell.working_dir)
         if shell.in_foreground and shell.failure is None and is_open:
             session = self.sessions.get(shell.session)
             if not session.when_settled(lambda: self._prepare_after(session)):
@@ -446,6 +452,10 @@ class Runtime:
         except Exception:
             # Without a spare shell, the next command starts a new bash.
             faults.report("starting a spare shell")
+
+
+def _policy_of(place: Sandbox | SandboxKey | None) -> ResolvedPolicy | None:
+    return None if place is None else place.policy
 
 
 def _processors() -> int:
