@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -106,6 +107,19 @@ def test_the_directory_of_a_call_is_the_one_in_the_sandbox(
         assert result["sessionCwd"] == "/usr"
     finally:
         link.unlink(missing_ok=True)
+
+
+def test_a_deleted_private_directory_is_left_for_one_above(shared: Workspace, session: str) -> None:
+    daemon, _ = shared
+    configure(daemon, session, mode="workspace", network="none")
+    # The directory exists outside, but not in the sandbox.
+    with tempfile.TemporaryDirectory(dir="/tmp") as outside:
+        daemon.bash(
+            f"mkdir -p {outside}/below; cd {outside}/below; rm -r {outside}", session=session
+        )
+        error = daemon.fail("bash", {"command": "pwd", "session": session})
+        assert error["data"] == {"kind": "spawn_failed", "errno": "ENOENT"}
+        assert daemon.bash("pwd", session=session)["stdout"] == "/tmp\n"
 
 
 def test_a_spare_shell_waits_in_the_sandbox(places: Path) -> None:

@@ -36,6 +36,8 @@ from shelld_protocol.sandboxes import (
 # The directories of temporary files. If `tmp` is private, these directories are empty in a sandbox.
 TEMPORARY: Final = ("/tmp", "/var/tmp")
 
+_ALWAYS_PRIVATE: Final = ("/dev", "/proc", "/run")
+
 _PATTERN: Final = re.compile(r"[*?\[\]\0]")
 # The `write` of a policy cannot list these directories of the system, or paths in them.
 _NEVER_WRITTEN: Final = ("/proc", "/sys", "/dev")
@@ -73,6 +75,16 @@ class ResolvedPolicy(Struct, frozen=True):
         shared = [path for path in TEMPORARY if os.path.isdir(path)] if self.tmp == "shared" else []
         denied = (*self.deny_write, *self.deny_read)
         return tuple(path for path in (*self.write, *shared) if not is_within(path, denied))
+
+    def is_private(self, path: str) -> bool:
+        """Return whether a path in the sandbox is not the same path of the machine, because it is
+        below a directory that every sandbox has for itself.
+        """
+        private = (*_ALWAYS_PRIVATE, *(TEMPORARY if self.tmp == "private" else ()))
+        if path in private or not is_within(path, private):
+            return False
+        shown = (self.directory, *self.write)
+        return not is_within(path, shown) and not any(is_within(each, (path,)) for each in shown)
 
     @property
     def enforced(self) -> EnforcedSandbox:

@@ -199,7 +199,8 @@ class Session:
         return not self.inherits_cwd and self._mounts.may_hang(self._state.cwd)
 
     def directory_failed(self, directory: str) -> None:
-        """Record that no command could start in `directory`.
+        """Record that no command could start in `directory`, in the session's own sandbox if it has
+        one.
 
         If `directory` is remote, this failure shows that its file system answers. So system calls
         on `directory` no longer block.
@@ -215,9 +216,15 @@ class Session:
             return directory
         if directory != self._lost_directory and self._mounts.may_hang(directory):
             return directory
-        while not os.path.isdir(directory) and directory != os.path.dirname(directory):
+        while not self._is_directory(directory) and directory != os.path.dirname(directory):
             directory = os.path.dirname(directory)
         return directory
+
+    def _is_directory(self, path: bytes) -> bool:
+        """Return whether a path is certainly a directory for the session's commands."""
+        if self.sandbox is not None and self.sandbox.policy.is_private(to_text(path)):
+            return False
+        return os.path.isdir(path)
 
     def _directory_after(self, left: LeftState, cwd: bytes, is_daemons: bool) -> tuple[bytes, bool]:
         """Return the session's directory after a command, and whether the next command inherits it.
