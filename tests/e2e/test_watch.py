@@ -22,7 +22,7 @@ from shelld.cli.watch_screen import picture
 from shelld.lasting.handshake import HANDSHAKE, Hello, receive, send
 from shelld.lasting.views import Info, View, WatchedShell
 from shelld_protocol.about import PROTOCOL
-from support import DAEMON_COMMAND, Gate, RawDaemon, is_alive, wait_for
+from support import DAEMON_COMMAND, Gate, RawDaemon, children, is_alive, wait_for
 from user_terminal import UserTerminal
 
 # -- what is shown ----------------------------------------------------------------------------
@@ -385,12 +385,16 @@ def test_large_views_are_cut(user: Lasting) -> None:
 # -- on a terminal ----------------------------------------------------------------------------
 
 
-def on_terminal(user: Lasting, *args: str, **env: str) -> UserTerminal:
+# This shell continues its stopped program at the next line of input.
+SHELL = ("bash", "-mc", '"$@"; read -r; fg', "bash")
+
+
+def on_terminal(user: Lasting, *args: str, shell: Sequence[str] = (), **env: str) -> UserTerminal:
     # These variables would change how the program writes.
     left_out = {"NO_COLOR", "PYTHONUNBUFFERED"}
     usual = {key: value for key, value in user.env.items() if key not in left_out}
     return UserTerminal(
-        [*DAEMON_COMMAND, "watch", *args], env={**usual, "TERM": "xterm-256color", **env}
+        [*shell, *DAEMON_COMMAND, "watch", *args], env={**usual, "TERM": "xterm-256color", **env}
     )
 
 
@@ -455,15 +459,16 @@ def test_watch_prints_lines_if_rich_is_missing(user: Lasting, tmp_path: Path) ->
 
 @pytest.mark.slow
 def test_stopped_watch_leaves_the_alternate_screen_until_it_continues(user: Lasting) -> None:
-    with attached(user), on_terminal(user, "work") as terminal:
+    with attached(user), on_terminal(user, "work", shell=SHELL) as terminal:
         terminal.until("running")
-        terminal.process.send_signal(signal.SIGTSTP)
+        (pid,) = children(terminal.process.pid)
+        terminal.write("\x1a")
         terminal.until(OFF)
-        pid = terminal.process.pid
-        wait_for(lambda: state_of(pid) == "T")
-        terminal.process.send_signal(signal.SIGCONT)
+        terminal.until("Stopped")
+        terminal.write("\n")
         terminal.until(ON)
-        terminal.process.send_signal(signal.SIGHUP)
+        terminal.until("running")
+        os.kill(pid, signal.SIGHUP)
         exit_code, shown = terminal.rest()
         assert (exit_code, OFF in shown) == (128 + signal.SIGHUP, True)
         assert not is_alive(pid)
@@ -471,15 +476,44 @@ def test_stopped_watch_leaves_the_alternate_screen_until_it_continues(user: Last
 
 @pytest.mark.slow
 def test_ctrl_z_in_the_middle_of_a_picture_takes_effect_after_it(user: Lasting) -> None:
+    with attached(user), on_terminal(user, "work", shell=SHELL) as terminal:
+        terminal.until("running")
+        (pid,) = children(terminal.process.pid)
+        # So large a picture does not fit into the terminal's buffer.
+        terminal.resize(900, 900)
+        terminal.until_it_writes(pid)
+        os.kill(pid, signal.SIGTSTP)
+        terminal.until(OFF)
+        terminal.until("Stopped")
+        terminal.write("\n")
+        terminal.until(ON)
+        terminal.write("\x03")
+        terminal.rest()
+
+
+@pytest.mark.slow
+def test_ctrl_z_stops_no_watch_that_nobody_can_continue(user: Lasting) -> None:
+    # The watch leads its session, as after `ssh -t`.
     with attached(user), on_terminal(user, "work") as terminal:
         terminal.until("running")
-        # A picture for a terminal of this size does not fit into the terminal's buffer.
-        terminal.resize(900, 900)
-        terminal.until_it_writes()
-        terminal.process.send_signal(signal.SIGTSTP)
+        terminal.write("\x1a")
         terminal.until(OFF)
-        pid = terminal.process.pid
-        wait_for(lambda: state_of(pid) == "T")
+        terminal.until(ON)
+        terminal.until("running")
+        terminal.write("\x03")
+        exit_code, shown = terminal.rest()
+        assert (exit_code, OFF in shown) == (0, True)
+
+
+@pytest.mark.slow
+def test_watch_ignores_ctrl_z_if_its_parent_does(user: Lasting) -> None:
+    ignoring = ["bash", "-mc", 'trap "" TSTP; "$@"; echo status $?', "bash"]
+    with attached(user), on_terminal(user, "work", shell=ignoring) as terminal:
+        terminal.until("running")
+        terminal.write("\x1a")
+        terminal.until("running")
+        terminal.write("\x03")
+        assert "Stopped" not in terminal.until("status 0")
 
 
 @pytest.mark.slow
@@ -513,7 +547,3 @@ def test_watcher_ends_by_the_hangup_of_its_terminal(user: Lasting) -> None:
         terminal.until("sleep 300")
         # The picture cannot be removed any more. A write may fail before the signal comes.
         assert terminal.hang_up() in (128 + signal.SIGHUP, 2)
-
-
-def state_of(pid: int) -> str:
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]

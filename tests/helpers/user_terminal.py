@@ -76,12 +76,14 @@ class UserTerminal:
         """
         self._wait_for_call({"x86_64": {"23", "270"}, "aarch64": {"72"}}, "that waits for a key")
 
-    def until_it_writes(self) -> None:
-        """Wait until the program itself sleeps in write(2), because nobody reads its output."""
-        self._wait_for_call({"x86_64": {"1"}, "aarch64": {"64"}}, "whose output is not read")
+    def until_it_writes(self, pid: int | None = None) -> None:
+        """Wait until the program itself, or the process `pid`, sleeps in write(2), because nobody
+        reads its output.
+        """
+        self._wait_for_call({"x86_64": {"1"}, "aarch64": {"64"}}, "whose output is not read", pid)
 
-    def _wait_for_call(self, calls: dict[str, set[str]], what: str) -> None:
-        path = Path(f"/proc/{self.process.pid}/syscall")
+    def _wait_for_call(self, calls: dict[str, set[str]], what: str, pid: int | None = None) -> None:
+        path = Path(f"/proc/{pid or self.process.pid}/syscall")
         numbers = calls[platform.machine()]
         wait_for(lambda: path.read_text().split()[0] in numbers, f"a program {what}")
 

@@ -36,11 +36,13 @@ def on_screen(name: str, lines: int) -> Generator[ScreenSight]:
         # After Ctrl-Z, the user's shell gets its screen back.
         with _held_back(signal.SIGTSTP):
             sight.leave()
-            os.kill(os.getpid(), signal.SIGSTOP)
+            _stop()
             sight.enter()
             sight.draw()
 
-    before = signal.signal(signal.SIGTSTP, pause)
+    before = signal.getsignal(signal.SIGTSTP)
+    if before is not signal.SIG_IGN:
+        signal.signal(signal.SIGTSTP, pause)
     try:
         with _held_back(signal.SIGTSTP):
             sight.enter()
@@ -63,6 +65,20 @@ def _held_back(*signals: signal.Signals) -> Generator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _stop() -> None:
+    """Stop this process by SIGTSTP, which the caller blocks.
+
+    SIGSTOP would also stop a process that no shell can continue, such as one that ssh has started.
+    """
+    handler = signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+    blocked = signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTSTP})
+    try:
+        os.kill(os.getpid(), signal.SIGTSTP)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+        signal.signal(signal.SIGTSTP, handler)
 
 
 class ScreenSight:
