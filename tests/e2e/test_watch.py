@@ -143,10 +143,12 @@ def attached(user: Lasting, *args: str) -> Generator[RawDaemon]:
 
 
 @contextmanager
-def watcher(user: Lasting, *args: str) -> Generator[subprocess.Popen[str]]:
+def watcher(
+    user: Lasting, *args: str, start: str = "--default-signal=HUP"
+) -> Generator[subprocess.Popen[str]]:
     """Run `shelld watch`, without a terminal."""
     with subprocess.Popen(
-        ["env", "--default-signal=INT", *DAEMON_COMMAND, "watch", *args],
+        ["env", "--default-signal=INT", start, *DAEMON_COMMAND, "watch", *args],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -324,6 +326,17 @@ def test_stopped_watcher_delays_nobody(user: Lasting) -> None:
             assert client.bash(f"echo {number}")["exitCode"] == 0
         process.send_signal(signal.SIGCONT)
         until(process, "| 49\n")
+
+
+@pytest.mark.slow
+def test_watch_goes_on_after_a_hangup_with_nohup(user: Lasting) -> None:
+    with attached(user) as client, watcher(user, "work", start="--ignore-signal=HUP") as process:
+        until(process, "work: pid")
+        process.send_signal(signal.SIGHUP)
+        client.bash("echo after")
+        until(process, "| after\n")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 0
 
 
 @pytest.mark.slow
@@ -525,6 +538,41 @@ def test_signal_in_the_middle_of_a_picture_restores_the_screen(user: Lasting) ->
         terminal.process.send_signal(signal.SIGTERM)
         exit_code, shown = terminal.rest()
         assert (exit_code, OFF in shown) == (128 + signal.SIGTERM, True)
+
+
+@pytest.mark.slow
+def test_two_signals_at_once_restore_the_screen(user: Lasting) -> None:
+    with attached(user), on_terminal(user, "work") as terminal:
+        terminal.until("running")
+        for number in (signal.SIGSTOP, signal.SIGHUP, signal.SIGTERM, signal.SIGCONT):
+            terminal.process.send_signal(number)
+        exit_code, shown = terminal.rest()
+        assert exit_code in (128 + signal.SIGHUP, 128 + signal.SIGTERM)
+        assert OFF in shown
+
+
+@pytest.mark.slow
+def test_signal_ends_a_watch_whose_terminal_takes_no_output(user: Lasting) -> None:
+    with attached(user), on_terminal(user, "work") as terminal:
+        terminal.until("running")
+        terminal.write("\x13")
+        terminal.until_it_writes()
+        terminal.process.send_signal(signal.SIGTERM)
+        assert terminal.process.wait(60) == 128 + signal.SIGTERM
+
+
+@pytest.mark.slow
+def test_signal_during_a_stop_leaves_the_screen_only_once(user: Lasting) -> None:
+    with attached(user), on_terminal(user, "work", shell=SHELL) as terminal:
+        terminal.until("running")
+        (pid,) = children(terminal.process.pid)
+        terminal.write("\x1a")
+        terminal.until(OFF)
+        terminal.until("Stopped")
+        os.kill(pid, signal.SIGTERM)
+        terminal.write("\n")
+        exit_code, shown = terminal.rest()
+        assert (exit_code, OFF in shown) == (128 + signal.SIGTERM, False)
 
 
 @pytest.mark.slow

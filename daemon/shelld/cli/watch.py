@@ -54,6 +54,9 @@ SILENT_S: Final = 5.0
 
 DEFAULT_LINES: Final = 3
 
+# The signals that end the program.
+ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
 # Why the watching has ended: the daemon has stopped or died, or its views cannot be written.
 Outcome: TypeAlias = Literal["ended", "died", "unwritable"]
 
@@ -78,8 +81,10 @@ def watch(arguments: Sequence[str]) -> int:
     code.
     """
     given = _parser().parse_args(arguments)
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _leave)
+    for number in ENDING:
+        # A parent may ignore a signal, as nohup does.
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _leave)
     try:
         connection = _joined(given.name)
     except JoinError as error:
@@ -123,8 +128,17 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _leave(number: int, _frame: FrameType | None) -> None:
-    # Raise an exception, so that `with` blocks restore the terminal.
+    # Raise an exception, so that `with` blocks restore the terminal. Another signal must not
+    # interrupt them, not even one that has already arrived.
+    for each in ENDING:
+        signal.signal(each, _do_nothing)
+    if number == signal.SIGINT:
+        raise KeyboardInterrupt
     raise SystemExit(128 + number)
+
+
+def _do_nothing(_number: int, _frame: FrameType | None) -> None:
+    pass
 
 
 def _joined(name: str) -> socket.socket:

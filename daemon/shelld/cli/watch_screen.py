@@ -6,8 +6,11 @@ command's output that could control the terminal.
 
 from __future__ import annotations
 
+import math
 import os
+import select
 import signal
+import time
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
@@ -18,13 +21,16 @@ from rich.screen import Screen
 from rich.text import Text
 
 from shelld.cli.formats import duration
+from shelld.cli.watch import ENDING
 from shelld.cli.watch_lines import client_of, how_it_ended, one_line, printable
 from shelld.lasting.views import View, ViewRequest, WatchedShell
 
 # If the daemon has sent nothing for this time, the picture says that the daemon is silent.
 _SILENT_S = 5.0
-# The signals that end the program: their handlers raise an exception.
-_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+# After a signal, how long to wait for a terminal that takes no output, as after Ctrl-S.
+_PATIENCE_S = 5.0
+# How often to check whether a signal has arrived meanwhile.
+_POLL_MS = 100
 
 
 @contextmanager
@@ -43,13 +49,17 @@ def on_screen(name: str, lines: int) -> Generator[ScreenSight]:
     before = signal.getsignal(signal.SIGTSTP)
     if before is not signal.SIG_IGN:
         signal.signal(signal.SIGTSTP, pause)
+    patience_s = math.inf
     try:
         with _held_back(signal.SIGTSTP):
             sight.enter()
         yield sight
+    except (KeyboardInterrupt, SystemExit):
+        patience_s = _PATIENCE_S
+        raise
     finally:
         with _held_back(signal.SIGTSTP):
-            sight.leave()
+            sight.leave(patience_s)
             signal.signal(signal.SIGTSTP, before)
 
 
@@ -58,7 +68,8 @@ def _held_back(*signals: signal.Signals) -> Generator[None]:
     """Delay signals until the `with` block ends.
 
     The handler of SIGTSTP also writes to the terminal, so it waits until a picture is complete. The
-    handlers in `_ENDING` raise exceptions, which would leave a change of the screen half done.
+    handlers of the signals that end the program raise exceptions, which would keep the screen from
+    being restored.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
     try:
@@ -91,14 +102,22 @@ class ScreenSight:
         self._name = name
         self._lines = lines
         self._drawn = b""
+        self._is_entered = False
 
     def enter(self) -> None:
-        with _held_back(*_ENDING):
-            _write_if_possible(f"{Control.alt_screen(True)}{Control.show_cursor(False)}".encode())
+        self._is_entered = True
+        _write_if_possible(f"{Control.alt_screen(True)}{Control.show_cursor(False)}".encode())
 
-    def leave(self) -> None:
-        with _held_back(*_ENDING):
-            _write_if_possible(f"{Control.show_cursor(True)}{Control.alt_screen(False)}".encode())
+    def leave(self, patience_s: float = math.inf) -> None:
+        """Restore the screen, unless the terminal takes no output for `patience_s` seconds, or
+        until a signal ends the program.
+        """
+        with _held_back(*ENDING):
+            # On the user's screen, the code for leaving would move the cursor.
+            if self._is_entered and _takes_output(patience_s):
+                end = f"{Control.show_cursor(True)}{Control.alt_screen(False)}"
+                _write_if_possible(end.encode())
+                self._is_entered = False
 
     def draw(self) -> None:
         """Draw the last picture again."""
@@ -137,6 +156,19 @@ def _size() -> os.terminal_size:
     size = os.get_terminal_size(1)
     # A terminal may not know its size.
     return os.terminal_size((size.columns or 80, size.lines or 24))
+
+
+def _takes_output(patience_s: float) -> bool:
+    """Wait until the terminal takes output. Return False after `patience_s` seconds, or if a signal
+    in `ENDING` has arrived.
+    """
+    deadline = time.monotonic() + patience_s
+    poll = select.poll()
+    poll.register(1, select.POLLOUT)
+    while not poll.poll(_POLL_MS):
+        if time.monotonic() > deadline or not signal.sigpending().isdisjoint(ENDING):
+            return False
+    return True
 
 
 def _write(data: bytes) -> None:
