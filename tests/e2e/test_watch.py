@@ -18,7 +18,7 @@ from rich.text import Text
 
 from lasting import Lasting, daemon_pid, lasting_user, wait_for_end
 from shelld.cli.watch_lines import Changes, how_it_ended, new_lines
-from shelld.cli.watch_screen import picture
+from shelld.cli.watch_screen import encoded, picture
 from shelld.lasting.handshake import HANDSHAKE, Hello, receive, send
 from shelld.lasting.views import Info, View, WatchedShell
 from shelld_protocol.about import PROTOCOL
@@ -118,6 +118,13 @@ def test_picture_fits_the_terminal() -> None:
         shown = sum(each.startswith("shell_") for each in lines)
         if height > 1:
             assert lines[-1] == f"and {13 - shown} more"
+
+
+def test_lines_keep_their_width_in_every_encoding() -> None:
+    # The second character is two columns wide, and the third one is combined with the fourth.
+    assert encoded("é界e\u0301…\n", "ascii") == b"???e?\n"
+    assert encoded("é界…", "latin-1") == b"\xe9???"
+    assert encoded("é界…", "utf-8") == "é界…".encode()
 
 
 def test_picture_shows_how_long_the_daemon_is_silent() -> None:
@@ -583,7 +590,8 @@ def test_picture_fits_a_terminal_without_a_size_and_an_encoding_without_an_ellip
         client.bash("true " + "x" * 100)
         with on_terminal(user, "work", PYTHONIOENCODING="ascii") as terminal:
             terminal.resize(0, 0)
-            terminal.until("x\\u2026")
+            # The line ends at the width of the picture.
+            terminal.until("x?\r\n")
             terminal.write("\x03")
             assert terminal.rest()[0] == 0
 

@@ -15,6 +15,7 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
+from rich.cells import cell_len
 from rich.console import Console, Group
 from rich.control import Control
 from rich.screen import Screen
@@ -149,7 +150,17 @@ class ScreenSight:
         lines = picture(self._name, view, silent_s, size.lines)
         with console.capture() as captured:
             console.print(Control.home(), Screen(Group(*lines)), end="")
-        return captured.get().encode(console.encoding, "backslashreplace")
+        return encoded(captured.get(), console.encoding)
+
+
+def encoded(text: str, encoding: str) -> bytes:
+    """Encode text, and replace each character that the encoding lacks by question marks of the same
+    width, because the lines must keep their width.
+    """
+    try:
+        return text.encode(encoding)
+    except UnicodeEncodeError:
+        return b"".join(each.encode(encoding, "ignore") or b"?" * cell_len(each) for each in text)
 
 
 def _size() -> os.terminal_size:
