@@ -597,6 +597,29 @@ def test_picture_fits_a_terminal_without_a_size_and_an_encoding_without_an_ellip
 
 
 @pytest.mark.slow
+def test_watch_draws_on_a_terminal_that_does_not_block(user: Lasting) -> None:
+    # The terminal stays non-blocking, because the processes share it.
+    unblock = "import os, sys; os.set_blocking(1, False); os.execvp(sys.argv[1], sys.argv[1:])"
+    shell = [sys.executable, "-c", unblock]
+    with attached(user), on_terminal(user, "work", shell=shell) as terminal:
+        terminal.until("running")
+        # So large a picture does not fit into the terminal's buffer.
+        terminal.resize(900, 900)
+        terminal.until("running")
+        terminal.until("running")
+        terminal.write("\x03")
+        exit_code, shown = terminal.rest()
+        assert (exit_code, OFF in shown) == (0, True)
+
+
+@pytest.mark.slow
+def test_watch_says_why_it_cannot_write_to_the_terminal(user: Lasting) -> None:
+    shell = ["bash", "-c", '"$@" 1< /dev/tty', "bash"]
+    with attached(user), on_terminal(user, "work", shell=shell) as terminal:
+        assert terminal.rest() == (2, "shelld: cannot write to stdout: Bad file descriptor\r\n")
+
+
+@pytest.mark.slow
 def test_watcher_ends_by_the_hangup_of_its_terminal(user: Lasting) -> None:
     with attached(user) as client, on_terminal(user, "work") as terminal:
         client.background("sleep 300")

@@ -79,7 +79,7 @@ class Display:
             self._written_at = self._clock()
             fd = _DESCRIPTORS[stream]
             try:
-                _write_all(fd, data)
+                write_all(fd, data)
             except OSError as error:
                 # If stderr cannot be written, only the command's messages are lost, so go on.
                 if stream == "stdout":
@@ -131,7 +131,7 @@ class Display:
     @staticmethod
     def _note(text: str) -> None:
         try:
-            _write_all(2, text.encode("utf-8", "backslashreplace"))
+            write_all(2, text.encode("utf-8", "backslashreplace"))
         except OSError:
             # The message is lost, because there is no other stream for it.
             return
@@ -145,7 +145,7 @@ def _is_open(fd: int) -> bool:
     return True
 
 
-def _write_all(fd: int, data: bytes) -> None:
+def write_all(fd: int, data: bytes) -> None:
     """Write all of `data`. The descriptor may be non-blocking, because other processes share it."""
     view = memoryview(data)
     while view:

@@ -21,7 +21,9 @@ from rich.control import Control
 from rich.screen import Screen
 from rich.text import Text
 
+from shelld.cli.display import write_all
 from shelld.cli.formats import duration
+from shelld.cli.show import refuse
 from shelld.cli.watch import ENDING
 from shelld.cli.watch_lines import client_of, how_it_ended, one_line, printable
 from shelld.lasting.views import View, ViewRequest, WatchedShell
@@ -133,8 +135,11 @@ class ScreenSight:
             size = _size()
             with _held_back(signal.SIGTSTP):
                 self._drawn = self._picture(view, silent_s, size)
-                _write(self._drawn)
-        except OSError:
+                write_all(1, self._drawn)
+        except OSError as error:
+            # Nothing must hide the sentence.
+            self.leave()
+            refuse(f"cannot write to stdout: {error.strerror}")
             return False
         return True
 
@@ -164,9 +169,11 @@ def encoded(text: str, encoding: str) -> bytes:
 
 
 def _size() -> os.terminal_size:
-    size = os.get_terminal_size(1)
-    # A terminal may not know its size.
-    return os.terminal_size((size.columns or 80, size.lines or 24))
+    # A terminal may not know its size. If it is gone, the next write shows this.
+    columns = lines = 0
+    with suppress(OSError):
+        columns, lines = os.get_terminal_size(1)
+    return os.terminal_size((columns or 80, lines or 24))
 
 
 def _takes_output(patience_s: float) -> bool:
@@ -182,15 +189,10 @@ def _takes_output(patience_s: float) -> bool:
     return True
 
 
-def _write(data: bytes) -> None:
-    while data:
-        data = data[os.write(1, data) :]
-
-
 def _write_if_possible(data: bytes) -> None:
     # If the terminal is gone, the next picture cannot be shown either.
     with suppress(OSError):
-        _write(data)
+        write_all(1, data)
 
 
 def picture(name: str, view: View, silent_s: float, height: int) -> list[Text]:
