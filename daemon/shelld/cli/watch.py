@@ -55,7 +55,7 @@ SILENT_S: Final = 5.0
 DEFAULT_LINES: Final = 3
 
 # The signals that end the program.
-ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 # Why the watching has ended: the daemon has stopped or died, or its views cannot be written.
 Outcome: TypeAlias = Literal["ended", "died", "unwritable"]
@@ -81,7 +81,7 @@ def watch(arguments: Sequence[str]) -> int:
     code.
     """
     given = _parser().parse_args(arguments)
-    for number in ENDING:
+    for number in _ENDING:
         # A parent may ignore a signal, as nohup does.
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _leave)
@@ -130,7 +130,7 @@ def _parser() -> argparse.ArgumentParser:
 def _leave(number: int, _frame: FrameType | None) -> None:
     # Raise an exception, so that `with` blocks restore the terminal. Another signal must not
     # interrupt them, not even one that has already arrived.
-    for each in ENDING:
+    for each in _ENDING:
         signal.signal(each, _do_nothing)
     if number == signal.SIGINT:
         raise KeyboardInterrupt
@@ -191,7 +191,7 @@ def _sight(name: str, lines: int) -> AbstractContextManager[Sight]:
                 "shelld: for a picture instead of lines, install rich: pip install 'shelld[watch]'"
             )
         else:
-            return on_screen(name, lines)
+            return on_screen(name, lines, _ENDING)
     return nullcontext(LineSight(name, lines))
 
 

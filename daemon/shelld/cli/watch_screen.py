@@ -11,7 +11,7 @@ import os
 import select
 import signal
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Collection, Generator, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
@@ -24,7 +24,6 @@ from rich.text import Text
 from shelld.cli.display import write_all
 from shelld.cli.formats import duration
 from shelld.cli.show import refuse
-from shelld.cli.watch import ENDING
 from shelld.cli.watch_lines import client_of, how_it_ended, one_line, printable
 from shelld.lasting.views import View, ViewRequest, WatchedShell
 
@@ -37,9 +36,12 @@ _POLL_MS = 100
 
 
 @contextmanager
-def on_screen(name: str, lines: int) -> Generator[ScreenSight]:
-    """Show views on the terminal's alternate screen while the block runs."""
-    sight = ScreenSight(name, lines)
+def on_screen(name: str, lines: int, ending: Collection[signal.Signals]) -> Generator[ScreenSight]:
+    """Show views on the terminal's alternate screen while the block runs.
+
+    `ending`: the signals whose handlers end the block by KeyboardInterrupt or SystemExit.
+    """
+    sight = ScreenSight(name, lines, ending)
 
     def pause(_number: int, _frame: FrameType | None) -> None:
         # After Ctrl-Z, the user's shell gets its screen back.
@@ -101,9 +103,10 @@ class ScreenSight:
     restored.
     """
 
-    def __init__(self, name: str, lines: int) -> None:
+    def __init__(self, name: str, lines: int, ending: Collection[signal.Signals]) -> None:
         self._name = name
         self._lines = lines
+        self._ending = ending
         self._drawn = b""
         self._is_entered = False
 
@@ -115,9 +118,9 @@ class ScreenSight:
         """Restore the screen, unless the terminal takes no output for `patience_s` seconds, or
         until a signal ends the program.
         """
-        with _held_back(*ENDING):
+        with _held_back(*self._ending):
             # On the user's screen, the code for leaving would move the cursor.
-            if self._is_entered and _takes_output(patience_s):
+            if self._is_entered and _takes_output(patience_s, self._ending):
                 end = f"{Control.show_cursor(True)}{Control.alt_screen(False)}"
                 _write_if_possible(end.encode())
                 self._is_entered = False
@@ -176,15 +179,15 @@ def _size() -> os.terminal_size:
     return os.terminal_size((columns or 80, lines or 24))
 
 
-def _takes_output(patience_s: float) -> bool:
-    """Wait until the terminal takes output. Return False after `patience_s` seconds, or if a signal
-    in `ENDING` has arrived.
+def _takes_output(patience_s: float, ending: Collection[signal.Signals]) -> bool:
+    """Wait until the terminal takes output. Return False after `patience_s` seconds, or if one of
+    the signals `ending` has arrived.
     """
     deadline = time.monotonic() + patience_s
     poll = select.poll()
     poll.register(1, select.POLLOUT)
     while not poll.poll(_POLL_MS):
-        if time.monotonic() > deadline or not signal.sigpending().isdisjoint(ENDING):
+        if time.monotonic() > deadline or not signal.sigpending().isdisjoint(ending):
             return False
     return True
 
