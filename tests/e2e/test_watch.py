@@ -109,6 +109,18 @@ def test_output_cannot_act_on_the_terminal() -> None:
     assert "a\ufffd[2Jb\ufffdc    d\ufffd" in texts[2]
 
 
+def test_names_of_a_target_cannot_act_on_the_terminal() -> None:
+    hostile = "a\x1b[2J\nb"
+    running = seen(id=f"box:{hostile}", status="running")
+    ended = seen(id=f"box:{hostile}", status=hostile, sig=hostile)
+    changes = Changes("work")
+    texts = [*changes.since(view(running), is_silent=False)]
+    texts += [*changes.since(view(ended), is_silent=False)]
+    texts += [each.plain for each in picture("work", view(running, ended), 0, 20)]
+    assert sum("a\ufffd[2J\ufffdb" in each for each in texts) == 4
+    assert all(each.isprintable() for each in texts)
+
+
 def test_picture_fits_the_terminal() -> None:
     shells = [seen("x", "y", id=f"shell_{number}") for number in range(9)]
     for height in range(1, 40):

@@ -1,7 +1,7 @@
 """Draws a picture of a watched daemon on a terminal. Only this file imports rich.
 
 Owns the terminal's alternate screen while the picture is shown. Never writes a character of a
-command's output that could control the terminal.
+command's output, or of a target's answer, that could control the terminal.
 """
 
 from __future__ import annotations
