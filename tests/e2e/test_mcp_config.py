@@ -67,6 +67,12 @@ def test_printed_configuration_joins_a_lasting_daemon(tmp_path: Path) -> None:
     assert outputs == ["1\n", "2\n"]
 
 
+def test_attach_is_refused_with_an_option_that_attach_refuses() -> None:
+    ended = mcp_config("--attach", "work", "--", "--parent-pid", "1")
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert "leave out --parent-pid" in ended.stderr
+
+
 def test_attach_is_refused_for_a_name_with_a_slash() -> None:
     ended = mcp_config("--attach", "a/b")
     assert (ended.returncode, ended.stdout) == (2, "")

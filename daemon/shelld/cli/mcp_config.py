@@ -127,7 +127,10 @@ def mcp_config(arguments: Sequence[str]) -> int:
     if is_bundled():
         return refuse("a bundle does not know its path: write the configuration by hand")
     # Report mistakes now, because the host might not show them.
-    parse_options(options)
+    parent_pid = parse_options(options).parent_pid
+    if given.attach is not None and parent_pid is not None:
+        # `shelld attach` refuses this option, too.
+        parser.error("a lasting daemon outlives its client: leave out --parent-pid")
     try:
         options = _absolute(options)
     except FileNotFoundError:
