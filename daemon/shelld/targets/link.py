@@ -315,7 +315,7 @@ class Link:
 
     def _ask_for_life(self) -> None:
         now = self._loop.time()
-        late = now - self._next_look_at
+        late = now - self._next_check_at
         self._asked_at = now
         # If this process did not run for a while, as with SIGSTOP, it could not ask. So this time
         # does not count as silence.
