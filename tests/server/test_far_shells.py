@@ -31,8 +31,8 @@ async def rows_of(shell: dict[str, Any]) -> list[str]:
     target = SimpleNamespace(name="box", link=_Link({"shells": [shell]}), is_connected=True)
     targets = cast("Targets", SimpleNamespace(all=lambda: [target]))
     async with anyio.create_task_group() as tasks:
-        rows = await FarShells(targets, tasks, 100).rows()
-    return [row.id for row in rows]
+        return [row.id for row in await FarShells(targets, tasks, 100).rows()]
+    raise AssertionError
 
 
 async def test_shell_at_a_target_is_a_row() -> None:
@@ -41,5 +41,5 @@ async def test_shell_at_a_target_is_a_row() -> None:
 
 @pytest.mark.parametrize("member", ["durationMs", "exitCode"])
 @pytest.mark.parametrize("number", [10**400, -1], ids=["huge", "negative"])
-async def test_impossible_number_is_no_valid_answer(member: str, number: int) -> None:
+async def test_impossible_number_is_not_a_valid_answer(member: str, number: int) -> None:
     assert await rows_of({**SHELL, member: number}) == []
