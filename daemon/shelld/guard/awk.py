@@ -147,7 +147,7 @@ def _ends_of(text: str, start: int, ends: str) -> Iterator[int]:
 
 
 def _value(text: str, values: _Values, shell: Shell) -> str:
-    """Return the value of an expression, which joins the values of its parts.
+    """Return the value of an expression: the joined values of its parts.
 
     The guard does not follow a call of ``sprintf`` inside another call of ``sprintf``.
     """

@@ -87,7 +87,7 @@ class Budget:
         return self.steps > 0 and self.depth <= MAX_DEPTH
 
     def spend(self, characters: int) -> None:
-        """Charge the budget for processing text. Raises `Exhausted`."""
+        """Subtract the cost of processing `characters` characters. Raises `Exhausted`."""
         self.steps -= characters / CHARACTERS_PER_STEP
         if self.steps <= 0 and self._gives_up:
             raise Exhausted

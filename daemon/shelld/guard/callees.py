@@ -133,7 +133,10 @@ def _is_instant(node: Node) -> bool:
 
 
 def _starts_only(node: Node) -> bool:
-    """Return whether a statement without ``&`` only starts commands, and does not wait for them."""
+    """Return whether a statement only starts commands, and does not wait for them.
+
+    No ``&`` follows the statement.
+    """
     if node.type in _GROUPS:
         return only_starts(node)
     if node.type != "command":

@@ -117,7 +117,7 @@ _FOR: Final = re.compile(r"\bfor\b")
 
 
 def _nearest(places: list[_Place], code: str, position: int) -> _Place:
-    """Find the assignment that gives a variable its value at a position in the code.
+    """The code uses a variable at `position`. Find the assignment of the variable's value.
 
     Usually, this is the last assignment before the position. Return the first assignment after the
     position if no assignment comes before the position, or if a ``for`` on the same line makes the
@@ -135,7 +135,7 @@ def _nearest(places: list[_Place], code: str, position: int) -> _Place:
 
 
 def _assigned(code: str, name: str, position: int) -> list[str]:
-    """Return the strings in the value that a variable has at a position."""
+    """Return the strings in the value of a variable. The code uses the variable at `position`."""
     places = _assignments(code).get(name)
     if not places:
         return []

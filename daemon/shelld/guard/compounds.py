@@ -169,7 +169,8 @@ class Compounds(Loops):
     def _function(self, node: Node, _stdin: str, more: Sequence[Node] = ()) -> str:
         """Define a function.
 
-        `more` are those redirections of the function that the parser puts outside of `node`.
+        The parser puts some redirections of the function outside of `node`. `more` are these
+        redirections.
         """
         name = parse.text_of(node.named_children[0])
         redirects = [each for each in node.named_children if each.type.endswith("_redirect")]

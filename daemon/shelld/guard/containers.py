@@ -53,8 +53,8 @@ def _mounts(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
     for index, each in enumerate(arguments):
         name, equals, value = each.partition("=")
         if (short := _VOLUME.match(each)) is not None:
-            # In `-itv/:/mnt`, the option ends a group of letters, and its value follows in the same
-            # word.
+            # In `-itv/:/mnt`, the option is the last of several letters, and its value follows in
+            # the same word.
             name, equals, value = "-v", short[1], short[1]
         value = value if equals else "".join(arguments[index + 1 : index + 2])
         host, _, rest = value.partition(":")

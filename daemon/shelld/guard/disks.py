@@ -40,7 +40,7 @@ def targets_of(program: str, arguments: Sequence[str], stdin: str = "") -> list[
         targets += operands[1:]
     elif "last" in spec.marks and len(operands) > 1:
         # The last operand may be a directory. In this case, the program writes one file in this
-        # directory for each other operand.
+        # directory for each operand before the last.
         names = [each.rstrip("/").rpartition("/")[2] for each in operands[:-1]]
         targets += [operands[-1], *(f"{operands[-1]}/{name}" for name in names)]
     return targets

@@ -211,8 +211,8 @@ class Evaluation(Redirections):
         return [*found, *rest]
 
     def _surely_runs(self, node: Node) -> bool:
-        """Return whether it is certain that this shell itself runs the command, not a subshell, and
-        that the command ends before later commands start.
+        """Return whether two things are certain: this shell runs the command itself, without a
+        subshell, and the command ends before later commands start.
         """
         is_own = self.scripts == 1 and not self.budget.active and "set" not in self.functions
         return is_own and self.nounset is not None and nodes.is_always_reached(node)

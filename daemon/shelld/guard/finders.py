@@ -69,8 +69,7 @@ def _is_wide(expression: Sequence[str]) -> bool:
                 return False
             index += 1
         elif word in ("-regex", "-iregex", "-user", "-uid"):
-            # Checking whether a file belongs to root rules out few files, because root owns nearly
-            # all files.
+            # Root owns nearly all files, so a test for files of root excludes only a few files.
             value = plain("".join(expression[index + 1 : index + 2]))
             if value.strip(".*/") and value not in ("root", "0"):
                 return False

@@ -26,10 +26,10 @@ def _multiply(calls: Sequence[Call]) -> bool:
 
 
 def is_fork_bomb_if_called(argv: Sequence[str], calls: Mapping[str, Sequence[Call]]) -> bool:
-    """Return whether a call that passes a function its own name is a fork bomb.
+    """Return whether a function call is a fork bomb if one argument is the function's own name.
 
-    The function must use this argument to start itself several times in parallel. An example is a
-    function with the body ``$1 $1 &`` that gets its own name as ``$1``.
+    The function must use this argument to start itself several times in parallel. For example, the
+    function has the body ``$1 $1 &``, and gets its own name as ``$1``.
     """
     name = argv[0]
     own = {f"${{{index}}}" for index, each in enumerate(argv) if index and each == name}
@@ -38,7 +38,10 @@ def is_fork_bomb_if_called(argv: Sequence[str], calls: Mapping[str, Sequence[Cal
 
 
 def is_fork_bomb_as_file(path: str, calls: Sequence[Call]) -> bool:
-    """Return whether a script file that runs `calls` starts itself several times in parallel."""
+    """Return whether a script file starts itself several times in parallel.
+
+    `calls`: the calls in the file.
+    """
     return _multiply(_among(calls, (path, "$0", "${0}", "$BASH_SOURCE", "${BASH_SOURCE[0]}")))
 
 
@@ -46,8 +49,9 @@ def is_fork_bomb(name: str, calls: Mapping[str, Sequence[Call]]) -> bool:
     """Return whether a function calls itself, directly or indirectly, several times in parallel.
 
     The circle consists of the function and of all functions through which it can call itself. The
-    function is a fork bomb if one function in the circle makes several calls to functions in the
-    circle, and if at least one call within the circle runs in parallel.
+    function is a fork bomb if both of these statements are true: some function in the circle makes
+    several calls to functions in the circle, and at least one call within the circle runs in
+    parallel.
     """
     circle = _circle(name, calls)
     inner = [_among(calls[each], {*circle, *_OWN_NAME}) for each in circle]

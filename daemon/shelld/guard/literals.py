@@ -1,7 +1,7 @@
-"""Rewrites the strings in code as plain literals, which `interpreters` finds. Pure.
+"""Rewrites the strings in code as plain literals, so that `interpreters` finds them. Pure.
 
 The module knows the triple quotes of Python, ``q(...)`` of Perl and Ruby, and ``[[...]]`` of Lua.
-It also replaces some expressions by literals: the arguments of a program, variables that are set
+It also replaces some expressions with literals: the arguments of a program, variables that are set
 once, and the lines that ``perl -n`` reads.
 """
 
@@ -102,7 +102,7 @@ def literal(text: str) -> str:
 
 
 def with_arguments(code: str, arguments: Sequence[str]) -> str:
-    """Replace the expressions for command-line arguments in code by literals."""
+    """In `code`, replace expressions such as ``sys.argv[1]`` with the command-line arguments."""
     if "argv" not in code and "ARGV" not in code:
         return code
 
@@ -123,7 +123,7 @@ def with_arguments(code: str, arguments: Sequence[str]) -> str:
 
 
 def with_shifted(code: str, arguments: Sequence[str]) -> str:
-    """Replace each ``shift`` of a command-line argument in code by a literal.
+    """In Perl or Ruby code, replace each ``shift`` with the next command-line argument.
 
     If the code defines a function in Perl, return the code unchanged, because ``shift`` in a
     function takes an argument of the function.
@@ -163,7 +163,7 @@ def with_names(code: str) -> str:
 
 
 def with_line(code: str, line: str) -> str:
-    """Replace the variable for the current line in Perl or Ruby code by a literal."""
+    """In Perl or Ruby code, replace ``$_``, the variable for the current line, with `line`."""
 
     def one(match: re.Match[str]) -> str:
         if match[1] is None:
@@ -175,7 +175,7 @@ def with_line(code: str, line: str) -> str:
 
 
 def with_values(code: str) -> str:
-    """Replace the variables that code sets only once by literals."""
+    """If `code` sets a variable only once, replace the variable with its value."""
     found = {match[1]: match[2][1:-1] for match in _SET.finditer(code)}
     times = Counter(match[1] for match in _ASSIGNED.finditer(code))
     values = {

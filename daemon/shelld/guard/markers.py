@@ -27,7 +27,7 @@ _PLAIN: Final = str.maketrans({ANY: "*", ONE: "?", SET: "["})
 
 
 def cleaned(text: str) -> str:
-    """Replace all markers in text from outside the guard by ``?``.
+    """Replace all markers with ``?`` in a text that comes from outside the guard.
 
     Characters of such text must not have a special meaning in the guard.
     """
@@ -35,5 +35,5 @@ def cleaned(text: str) -> str:
 
 
 def plain(field: str) -> str:
-    """Replace the glob markers in a field by ``*``, ``?`` and ``[``."""
+    """In a field, replace the glob markers with ``*``, ``?`` and ``[``."""
     return field.translate(_PLAIN)

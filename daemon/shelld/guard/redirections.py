@@ -253,8 +253,9 @@ class Redirections(Compounds):
     def _pipe(self, members: Sequence[Node], stdin: str) -> str:
         words = nodes.words_of(members[0]) if members and members[0].type == "command" else []
         if len(members) == 2 and len(words) == 2 and words[0] == "coproc":
-            # `ends` rewrites a coprocess with a compound command as a pipeline, whose first member
-            # is ``coproc NAME``.
+            # If a coprocess runs a compound command, `ends` rewrites the coprocess as a pipeline.
+            # The first member of this pipeline is ``coproc NAME``, and the second member is the
+            # compound command.
             self.start_coprocess(words[1], parse.text_of(members[1]))
             return ""
         for index, member in enumerate(members):

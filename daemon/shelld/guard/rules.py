@@ -67,7 +67,9 @@ class Place(NamedTuple):
 
 
 class Arguments(NamedTuple):
-    """Parsed arguments. `flags` has the names of all options, and `values` their values."""
+    """Parsed arguments. `flags` has the names of all options. `values` maps the name of each option
+    with a value to this value.
+    """
 
     flags: frozenset[str]
     operands: list[str]

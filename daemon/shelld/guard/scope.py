@@ -15,7 +15,7 @@ class Scope(Protocol):
         ...
 
     def spend(self, characters: int) -> None:
-        """Charge the budget for processing text."""
+        """Subtract the cost of processing `characters` characters from the budget."""
         ...
 
     def miss(self, name: str) -> None:
@@ -36,7 +36,10 @@ class Scope(Protocol):
     def assign(self, name: str, value: str) -> None: ...
 
     def substituted(self, text: str) -> None:
-        """Follow the substitutions in a subscript, which bash runs when it evaluates the text."""
+        """Follow the substitutions in `text`, a subscript.
+
+        Bash runs these substitutions when it evaluates the subscript.
+        """
         ...
 
     def output_of(self, script: str) -> str:

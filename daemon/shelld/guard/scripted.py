@@ -1,7 +1,8 @@
 """Follows commands in the text and code that a program gets.
 
-A speaker is a program with its own language, whose text can contain commands. An interpreter runs
-code. Other programs get commands in options, in words after ``--``, and in variables.
+A speaker is a program with its own language. A text in this language can contain commands. An
+interpreter runs code. Other programs get commands in options, in words after ``--``, and in
+variables.
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ class Scripted(Files):
         self.budget.unresolved = before
 
     def _speaker(self, program: str, arguments: Sequence[str], stdin: str) -> None:
-        """Follow the commands in the text that a speaker gets in its own language."""
+        """A speaker gets text in its own language. Follow the commands in this text."""
         self.spend((len(stdin) + sum(map(len, arguments))) * _SEARCHING)
         shell = self.copy()
         for directory in directories_of(program, arguments):

@@ -111,8 +111,8 @@ def _substitution(script: str, start: int) -> tuple[_Command, int]:
 
 
 def _end_of_parts(script: str, start: int) -> tuple[int, int]:
-    """Return the two positions after the delimiters that end the first and the second part of ``s``
-    or ``y``.
+    """In ``s`` or ``y``, one delimiter ends the first part, and another delimiter ends the second
+    part. Return the position after each of these two delimiters.
     """
     delimiter, position = script[start : start + 1], start + 1
     ends: list[int] = []

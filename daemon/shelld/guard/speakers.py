@@ -96,8 +96,8 @@ _COMMANDS: Final[dict[str, tuple[str, ...]]] = {
     "apt-get": (r"(?i)^[\w:-]*invoke(?:-success)?(?:::)?=(.*)",),
 }
 
-# In ``ed`` and ``ex``, a line that matches this pattern begins inserted text. The inserted text
-# ends before a line that is only a dot.
+# In ``ed`` and ``ex``, text to insert comes after a line that matches this pattern. The text ends
+# before a line that is only a dot.
 _INPUT: Final = re.compile(r"[\d.,$+-]*+[aic]\s*+")
 _EDITORS: Final = frozenset({"ed", "ex"})
 # Some of these programs also change files themselves. For each such change, `_EFFECTS` has a
@@ -195,7 +195,9 @@ def directories_of(program: str, arguments: Sequence[str]) -> list[str]:
 def _taken_apart(
     spec: Specification, arguments: Sequence[str], content_of: Callable[[str], str]
 ) -> tuple[list[str], list[str], list[str]]:
-    """Return the text in the program's language, the scripts in options, and the operands."""
+    """Return three lists: texts in the program's language, shell scripts from options, and
+    operands.
+    """
     options, operands = all_options(arguments, *_valued(spec))
     given = [(name, value) for name, value in options if value is not None]
     said = [value for name, value in given if spec.has("says", name)]

@@ -20,7 +20,8 @@ _IDLE: Final = frozenset(
 # The names of options whose value is a file to write. They can also be the keys of operands, as in
 # ``dd of=FILE``.
 _OUTPUTS: Final = frozenset({"o", "output", "out", "outfile", "output-file", "of", "dest"})
-# Options whose value is a disk to write, if the program also gets an image.
+# If another argument names an image, the value of one of these options may be a disk. The program
+# may write the image to this disk.
 _DEVICES: Final = frozenset({"d", "dest", "dev", "device", "drive", "outdev", "target", "to"})
 _IMAGE: Final = re.compile(r"\.(?:img|iso|raw|wic|dd|vdi|vmdk|qcow2?|hddimg|dmg)(?:\.\w{2,4})?\Z")
 # Options whose value is a shell script.

@@ -146,7 +146,7 @@ def _sed(arguments: Sequence[str], inputs: Inputs) -> str | None:
 
 
 def _perl(arguments: Sequence[str], inputs: Inputs) -> str | None:
-    """Return the output of ``perl -pe``, whose script edits each line."""
+    """Return the output of ``perl -pe``. Its script edits each line."""
     options, operands = leading_options(arguments, "eE", (), "iIM")
     codes = [value or "" for name, value in options if name in ("e", "E")]
     names = {name for name, _ in options}
@@ -156,7 +156,7 @@ def _perl(arguments: Sequence[str], inputs: Inputs) -> str | None:
 
 
 def _edited(script: str, text: str | None, *, is_extended: bool, groups: str) -> str | None:
-    """Return a text after a script has edited the text, or None if it is unknown.
+    """Edit `text` as `script` says. Return the result, or None if the result is unknown.
 
     The guard knows only the command ``s``.
 

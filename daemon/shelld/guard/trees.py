@@ -27,8 +27,8 @@ _WALK: Final = (
 _FIND: Final = r"\b(?:finddepth|find)\b\s{0,8}\((?=\s{0,8}(?:sub\b|\{|\\&|['\"]))"
 _INNER: Final = r"\bfor\s{1,8}(\w{1,40})\s{1,8}in\s{1,8}([^\n:]{1,80})"
 _NAMES: Final = re.compile(r"\w+")
-# Maps each program to a pattern. The pattern matches functions that do to a single file what the
-# program does. `_PROGRAMS` has the commands that do the same to a tree.
+# Maps each program to a pattern. The pattern matches functions that have the same effect on one
+# path. `_PROGRAMS` has commands that have this effect on a whole tree.
 _ACTS: Final = {
     "rm": r"\b(?:rmtree|remove|unlink|unlink_missing_ok|rmdir|removedirs|delete|rm|rm_f|rm_rf)\b",
     "chmod": r"\bl?chmod\b",
@@ -100,9 +100,9 @@ def _end_of_header(code: str, position: int) -> int:
 
 
 def _acts(root: str, body: str, names: set[str]) -> Iterator[list[str]]:
-    """Yield a command for each function that the body of a loop calls for every file.
+    """Yield commands that have the same effect on the tree `root` as a loop over its files.
 
-    `names` are the variables of the loop.
+    `body` is the body of the loop, and `names` are the variables of the loop.
     """
     for inner in islice(compiled(_INNER).finditer(body), _MAX_WALKS):
         if not names.isdisjoint(_NAMES.findall(inner[2])):

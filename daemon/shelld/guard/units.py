@@ -104,9 +104,10 @@ class _Braces:
 
 
 def _marks_of(word: str) -> dict[int, list[int]]:
-    """Map the position of each opening brace to the positions in its pair of braces.
+    """For each pair of braces, map the position of the opening brace to a list of positions.
 
-    These are the positions of the opening brace, of the commas, and of the closing brace.
+    The list has the positions of the opening brace, of the commas in this pair, and of the closing
+    brace.
     """
     marks: dict[int, list[int]] = {}
     open_braces: list[list[int]] = []

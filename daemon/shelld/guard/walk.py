@@ -55,7 +55,7 @@ class Walk:
         # `_loops` is true if the last word was the variable of a ``for`` or ``select`` loop.
         # `_is_loop` is true if the next name will be the variable of such a loop.
         self._loops = self._is_loop = False
-        # `_is_fresh` is true if a pattern of ``case`` can begin.
+        # `_is_fresh` is true right before a pattern of ``case``.
         self._is_fresh = False
         # The positions at which ``coproc NAME`` begins and ends.
         self._coprocess: tuple[int, int] | None = None
@@ -215,7 +215,7 @@ class Walk:
             self._read_first_word(word, start)
 
     def _replace_glob(self, word: str) -> bool:
-        """Replace the extended glob that begins with the last character of `word` by other globs.
+        """The last character of `word` begins an extended glob. Replace this glob with other globs.
 
         Return whether the glob was replaced. ``f+( )`` is not a glob, because it defines a
         function.
@@ -286,7 +286,10 @@ class Walk:
                 self._starts = True
 
     def _name_coprocess(self, start: int, end: int) -> None:
-        """Rewrite ``coproc`` before a compound command as the first member of a pipeline."""
+        """Replace ``coproc`` before a compound command with ``coproc NAME |``.
+
+        The compound command then is the second member of a pipeline.
+        """
         words = self._text[start:end].split()
         name = words[1] if len(words) > 1 else "COPROC"
         self.edits.append((start, end, f"coproc {name} |"))

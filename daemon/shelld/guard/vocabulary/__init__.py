@@ -5,44 +5,65 @@ judge needs an entry in these tables. The modules of this package import only `t
 first command waits until the package is imported.
 
 Most tables are dictionaries whose keys are the names of programs. For wrappers, writers and
-speakers, the value is a list of words. The first word has the letters of the options that take a
-value, or is "-" if there are no such options. The other words are:
+speakers, the value is a list of words. If a wrapper has several forms, such as ``docker exec`` and
+``docker container exec``, a semicolon separates the lists of words of these forms.
 
-    name=           a long option that takes a value
-    cd:NAME         an option whose value is the directory to run in
-    script:NAME     an option whose value is a shell script
-    first:NAME      an option whose value is the program
-    argv:NAME       an option whose value is the program, followed by the program's arguments
-    idle:NAME       an option with which the program runs nothing and writes nothing
-    sub:WORD        a subcommand that must come first
-    +N              the number of operands before the program; +all: all operands
-    leads           the operands before the program are missing if an option comes first
-    assigns         NAME=VALUE may come before the program
-    joins           the remaining arguments, joined, are a shell script
-    bash            the remaining arguments are arguments of bash
-    shell           without a program, the wrapper starts a shell, which reads the input
-    shell:NAME      an option with which the wrapper starts such a shell
-    away            the program runs on another machine or in a container
+The first word has the letters of the options that take a value, or is "-" if there are no such
+options. The other words have the following meanings.
 
-    to:NAME         an option whose value is a file to write
-    into:NAME       an option whose value is a directory to write the operands to
-    all, last, rest the operands that are files to write; "rest" is all but the first
-    key=NAME        an operand NAME=FILE, as with dd
-    if:NAME         the program writes only with this option, or with this word as an operand
-    order:WORD      the program writes if a line of its input begins with WORD ("order:": on any
-                    input)
+In all three kinds of tables:
 
-    says:NAME       an option whose value is in the program's language
-    says:+          operands that begin with "+" are in the program's language
-    says:operands   all operands are in the program's language
-    says:input      the input is in the program's language
-    file:NAME       an option whose value is a file in the program's language
-    default:NAME    a file in the program's language, read if there is no file:NAME option
-    appends         the words after the subcommand are added to the command, as with an alias
-    env:NAME        an environment variable whose value is a shell script
-    tells:NAME      an environment variable whose value is in the program's language
-    options:NAME    an environment variable with more options
-    assigns         the value in NAME=VALUE is a shell script
+    name=           This long option takes a value.
+    idle:NAME       With this option, the program runs nothing and writes nothing.
+
+In the tables of wrappers and speakers:
+
+    cd:NAME         The value of this option is the directory in which the commands run.
+    script:NAME     The value of this option is a shell script.
+
+In the tables of wrappers:
+
+    first:NAME      The value of this option is the program to start.
+    argv:NAME       The value of this option is the program to start. The remaining arguments are
+                    the arguments of this program.
+    sub:WORD        This subcommand must come first.
+    +N              N operands come before the program. "+all" stands for all operands.
+    leads           If an option comes first, there are no operands before the program.
+    assigns         NAME=VALUE may come before the program.
+    joins           The remaining arguments, joined, are a shell script.
+    bash            The remaining arguments are arguments of bash.
+    shell           If there is no program, the wrapper starts a shell. The shell reads the input.
+    shell:NAME      With this option, the wrapper starts such a shell.
+    away            The program runs on another machine or in a container.
+
+In the table of writers:
+
+    to:NAME         The value of this option is a file. The program writes to this file.
+    into:NAME       The value of this option is a directory. The program writes a file there for
+                    each operand.
+    all             The program writes to all operands.
+    last            The program writes to the last operand.
+    rest            The program writes to all operands except the first.
+    key=NAME        In an operand NAME=FILE, as with dd, the program writes to FILE.
+    if:NAME         The program writes only with this option, or with this word as an operand.
+    order:WORD      The program writes if a line of its input begins with WORD. With "order:", the
+                    program writes if it gets any input.
+
+In the table of speakers:
+
+    says:NAME       The value of this option is text in the program's language.
+    says:+          Operands that begin with "+" are text in the program's language.
+    says:operands   All operands are text in the program's language.
+    says:input      The input is text in the program's language.
+    file:NAME       The value of this option is a file with text in the program's language.
+    default:NAME    If no file:NAME option is given, the program reads this file. The file has text
+                    in the program's language.
+    appends         The program adds the words after the subcommand to the command, as with an
+                    alias.
+    env:NAME        The value of this environment variable is a shell script.
+    tells:NAME      The value of this environment variable is text in the program's language.
+    options:NAME    This environment variable has more options.
+    assigns         In an operand NAME=VALUE, VALUE is a shell script.
 """
 
 from __future__ import annotations

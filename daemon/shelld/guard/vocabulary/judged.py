@@ -1,4 +1,4 @@
-"""Lists the programs that a rule judges, and the options that they have in every table."""
+"""Lists the programs that a rule judges. Also lists options that several tables share."""
 
 from __future__ import annotations
 

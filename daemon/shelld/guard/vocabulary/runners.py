@@ -93,8 +93,8 @@ FOREIGN_LANGUAGES: Final = {
     "swift": "e",
 }
 
-# The names of interpreters, without versions. The value has the letters of the options whose values
-# are code.
+# Maps the name of each interpreter, without a version, to the letters of the options that take
+# code.
 LANGUAGES: Final = {
     "python": "c",
     "pypy": "c",

@@ -1,4 +1,6 @@
-"""Lists programs that start another program, whose name is one of their arguments."""
+"""Lists wrappers. A wrapper gets the name of another program as an argument, and starts this
+program.
+"""
 
 from __future__ import annotations
 

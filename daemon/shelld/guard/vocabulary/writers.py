@@ -175,8 +175,8 @@ WRITERS: Final = {
     "partclone": "sOoLCN to:o to:O to:output if:r if:restore if:b if:dev-to-dev",
 }
 
-# Writers that users mostly run on disks. If the target of such a program is unknown, it may be a
-# disk.
+# Users mostly run these programs to write to disks. If the guard does not know the target of such a
+# program, the target may be a disk.
 DISK_TOOLS: Final = frozenset(
     {
         *("dd", "dcfldd", "dc3dd", "ddpt", "dd_rescue", "ddrescue", "nwipe", "blkdiscard"),
