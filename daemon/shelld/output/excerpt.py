@@ -82,8 +82,8 @@ class ExcerptReader(StreamReader):
         else:
             head = _head(store, start, stop, limit // 2)
             if len(head.text) > limit // 2:
-                # The head is a single unit that does not fit, such as a control string that a gap
-                # has cut.
+                # The head is a single unit, and this unit does not fit. For example, it is a
+                # control string whose end was dropped.
                 head = _Part("", start, start)
             room = limit - len(head.text)
             tail = _tail(store, head.end, stop, room, final=final)
@@ -149,7 +149,9 @@ def _tail(store: StreamStore, after: int, stop: int, room: int, *, final: bool) 
 
 
 def _cut_bytes(store: StreamStore, after: int, start: int, stop: int) -> int:
-    """Return how many bytes from `start` on belong to a unit that began before `start`."""
+    """A unit may begin before `start` and end after `start`. Return how many bytes of this unit
+    come after `start`, or 0 if there is no such unit.
+    """
     begin = max(after, start - MAX_SEQUENCE_BYTES)
     before = store.read(begin, start - begin)
     is_adjacent = before.start + len(before.data) == start
@@ -180,7 +182,8 @@ def _most(read: Callable[[int], _Part], room: int, available: int) -> _Part:
     for _ in range(_ATTEMPTS):
         if len(best.text) > room * 0.9 or size == available:
             break
-        # More bytes than characters fit if the text has escape sequences or multibyte characters.
+        # Escape sequences and multibyte characters have more bytes than characters. So if the text
+        # has some of them, more than `room` bytes fit.
         size = min(available, max(size + 1, size * room // max(1, len(best.text))))
         more = read(size)
         if len(more.text) > room:

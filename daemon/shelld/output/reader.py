@@ -74,7 +74,7 @@ async def do_step(convert: Callable[[], T], size: int, *, is_first: bool = True)
 async def read_in_steps(
     store: StreamStore, start: int, stop: int, room: int, *, strip: bool, final: bool
 ) -> Piece:
-    """Convert up to `room` bytes from `start` to text, but no bytes beyond `stop`.
+    """Convert the bytes between `start` and `stop` to text, but at most `room` bytes.
 
     Converts at least one unit. `final` says that no output follows `stop`. In that case, this also
     converts an incomplete unit before `stop`. Other requests run between the steps.
@@ -104,7 +104,7 @@ async def read_in_steps(
 
 
 async def read_in_base64(store: StreamStore, start: int, stop: int, room: int) -> Piece:
-    """Return up to `room` bytes from `start` in base64, but no bytes beyond `stop`.
+    """Return the bytes between `start` and `stop` in base64, but at most `room` bytes.
 
     A read ends at the gap between the kept head and tail. Other requests run between the steps.
     """
@@ -237,9 +237,10 @@ class StreamReader:
         return await self._peek_lines(self._filter, stop, final=final)
 
     def goes_on_after(self, read: Read) -> bool:
-        """Whether the next peek can use bytes after `read` even if no new output comes. This is
-        False if the last peek could not use any bytes, because the next peek would find the same
-        bytes.
+        """Whether the next peek can use more bytes even if no new output comes.
+
+        `read` is the result of the last peek. If the last peek could not use any bytes, the result
+        is False, because the next peek would find the same bytes.
         """
         return read.more and read.end > self._position
 
@@ -326,7 +327,7 @@ class StreamReader:
     async def _size_of_lines(
         self, start: int, stop: int, room: int, *, final: bool, may_cut: bool
     ) -> int:
-        """Return the size in bytes of the whole lines that begin at `start`.
+        """Return how many bytes, beginning at `start`, are whole lines.
 
         If output was dropped at `start`, the lines begin after the gap. Returns 0 if the first line
         has not ended, or does not fit. With `may_cut`, returns `room` if the first line does not

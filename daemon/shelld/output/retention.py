@@ -90,8 +90,8 @@ class ShellOutput:
 
     @property
     def error(self) -> str | None:
-        """The name of the error, such as "ENOSPC", that made a store drop output although the
-        limits allowed this output. None if there was no such error.
+        """If a store has dropped output because of an error, although the limits allow this output,
+        this is the name of the error, such as "ENOSPC". Otherwise, this is None.
         """
         return self._stores[0].error or self._stores[1].error
 

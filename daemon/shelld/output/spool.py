@@ -5,8 +5,8 @@ file has no name, so no other program can find or link it. The kernel frees the 
 ends, even if the daemon was killed. All streams share one file, because descriptors are scarcer
 than disk space. So the limit for all shells together is a limit on the size of the file.
 
-This module knows nothing about streams or offsets, and does not decide which shell gives up blocks
-when the file is full.
+This module knows nothing about streams or offsets. If the file is full, `retention` decides which
+shell loses blocks.
 """
 
 from __future__ import annotations

@@ -74,9 +74,9 @@ class Kept(NamedTuple):
 class StreamStore:
     """`written` is the number of bytes appended, which is the offset of the next byte.
 
-    The head has at most `head_limit` bytes. Callers limit the tail with `drop`. If an error has
-    made the store drop bytes that the limits allow, `error` is the name of this error, such as
-    "ENOSPC". Otherwise, `error` is None.
+    The head has at most `head_limit` bytes. Callers limit the tail with `drop`. If the store has
+    dropped bytes because of an error, although the limits allow these bytes, `error` is the name of
+    the error, such as "ENOSPC". Otherwise, `error` is None.
     """
 
     def __init__(self, head_limit: int, blocks: Blocks | None = None) -> None:

@@ -159,7 +159,7 @@ def read_text(
     final: bool,
     lines: bool = False,
 ) -> Piece:
-    """Convert up to `max_bytes` bytes from `start` to text, but no bytes beyond `stop`.
+    """Convert the bytes between `start` and `stop` to text, but at most `max_bytes` bytes.
 
     Returns at least one unit if there is one, even if it exceeds `max_bytes`. Without `final`, it
     leaves an incomplete unit at `stop` for a later read. A read ends at the gap between the kept
@@ -198,7 +198,7 @@ def read_text(
 
 
 def _introducers(data: bytes) -> int:
-    """Return how many bytes may begin an escape sequence."""
+    """Return the number of ESC and CSI bytes in `data`. Each of them may begin an escape sequence."""
     # Searching takes a tenth of the time of counting, and most output has no such byte.
     return sum(data.count(byte) for byte in (b"\x1b", b"\x9b") if byte in data)
 
@@ -251,7 +251,7 @@ def whole_lines(data: bytes) -> int:
 
 
 def has_text(store: StreamStore, start: int, stop: int, *, strip: bool, final: bool) -> bool:
-    """Whether a read from `start` would return text or report a gap."""
+    """Whether a read from `start` would find anything, either text or a gap."""
     if start >= stop or final:
         return start < stop
     for want in (8, MAX_SEQUENCE_BYTES):
