@@ -76,7 +76,7 @@ def proxy_variables(network: SandboxNetwork, hosts: Iterable[str]) -> dict[str, 
     "hosts", because then there is no proxy.
 
     If `hosts` lists 127.0.0.1, this address means the machine and not the sandbox. In this case,
-    `no_proxy` does not list the address, because only the proxy leads to the machine.
+    `no_proxy` does not list 127.0.0.1, because commands reach the machine only through the proxy.
     """
     if network != "hosts":
         return {}

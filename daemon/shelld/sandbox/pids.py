@@ -50,8 +50,10 @@ def pid_of(handle: int) -> int:
 def outer_pids(first: int, inner: Iterable[int]) -> list[int]:
     """Return the sorted outer pids of processes. Skip processes that have ended.
 
-    `first`: the outer pid of a common ancestor of the processes. If the search fails, the result
-    also has ENDED, so that the processes that were not found do not count as ended.
+    `first`: the outer pid of a common ancestor of the processes.
+
+    If the search fails, the result also contains `ENDED`. Otherwise, the result could be empty, and
+    an empty result means that all processes have ended.
     """
     wanted = set(inner)
     found: list[int] = []

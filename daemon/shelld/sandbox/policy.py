@@ -211,7 +211,7 @@ def tightened(
 
 
 def _with_denied(policy: ResolvedPolicy, given: SandboxPolicy, paths: Paths) -> ResolvedPolicy:
-    """Return the policy, and also deny the paths that the client denies in `given`."""
+    """Return `policy` with more denied paths: the paths that the client denies in `given`."""
     writable = policy.writable
     denied: Mapping[str, tuple[str, ...]] = {
         name: tuple(

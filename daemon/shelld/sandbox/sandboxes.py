@@ -143,22 +143,24 @@ class Sandboxes:
             self._end_unused()
 
     def _end_unused(self) -> None:
-        """End the retired sandboxes without commands. Earlier attempts to end some of them may have
-        failed.
+        """End each retired sandbox that runs no command. An earlier attempt to end this sandbox may
+        have failed.
         """
         for sandbox in list(self._ending):
             if sandbox.is_idle and not sandbox.is_ending:
                 sandbox.end()
 
     def left(self, sandbox: Sandbox, guest: Guest) -> None:
-        """Record that no process is left of a command that ran in a sandbox."""
+        """Record that all processes of `guest`, a command in `sandbox`, have ended."""
         try:
             sandbox.leave(guest)
         finally:
             self._end_unused()
 
     def trim(self) -> None:
-        """End the sandboxes without commands, and the idle runners of the other sandboxes."""
+        """End each sandbox that has run no command for `IDLE_S`. In the other sandboxes, end the
+        idle runners.
+        """
         self._end_unused()
         now = time.monotonic()
         for key, sandbox in list(self._sandboxes.items()):

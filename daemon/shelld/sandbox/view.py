@@ -1,8 +1,9 @@
 """Decides what a sandbox shows of the machine, and turns a policy into arguments of bubblewrap.
 
-The root is read-only. The other mounts follow in the order of their depth, so that a deeper mount
-covers a part of a mount above it. Commands cannot replace a path that a mount denies, because the
-directories above this path are mounts as well, and the kernel never renames a mount.
+The root is read-only. The other mounts follow. A directory is mounted before its subdirectories,
+because a later mount of the directory would hide the mounts of the subdirectories. Commands cannot
+replace a path that a mount denies, because the directories above this path are mounts as well, and
+the kernel never renames a mount.
 
 If a denied path does not exist, and commands could create it, the sandbox needs a directory there,
 on which it can mount something. `View.placeholders` lists these directories. The caller makes them
@@ -39,7 +40,8 @@ _ISOLATION: Final = (
 )
 # As root, a process without capabilities could still write to these files of a new /proc.
 _KERNEL_SETTINGS: Final = ("sys", "sysrq-trigger", "fs", "acpi", "scsi", "mtrr", "pressure")
-# The paths in /run that programs need: the resolver's configuration, and the system on NixOS.
+# The paths in /run that programs need. The first two exist on NixOS, and belong to the installed
+# system. The third has the configuration of the resolver.
 _NEEDED_IN_RUN: Final = ("/run/current-system", "/run/opengl-driver", "/run/systemd/resolve")
 _RESOLVER: Final = "/etc/resolv.conf"
 # The errors that a system call reports for a path that leads nowhere, or that no program of this
@@ -59,8 +61,8 @@ class View(Struct, frozen=True):
     `missing`: denied paths that did not exist when the view was made, in places where commands
     cannot write. If such a path appears, this view no longer hides it. `present`: denied paths that
     existed when the view was made, with their devices and inodes. If such a path is replaced from
-    outside, the kernel removes the mount on it. `masked`: the sockets of the machine that the view
-    hides, also with their devices and inodes. `hidden` and `shown`: see `shown_sockets`.
+    outside, the kernel removes the mount on it. `masked`: sockets of the machine, with their
+    devices and inodes. The view hides these sockets. `hidden` and `shown`: see `shown_sockets`.
 
     While the view is used, the caller must keep the paths in `present` and `masked` open.
     Otherwise, the system may give the inode of a removed file to another file.
@@ -166,8 +168,8 @@ class _Builder:
         self._hold(path)
 
     def _hold(self, path: str) -> None:
-        """Make each directory above a path a mount, so that nobody in the sandbox can rename these
-        directories.
+        """Mount each directory above `path` on itself. Nobody in the sandbox can rename a mounted
+        directory.
         """
         roots = [each for each in self._writable if is_within(path, (each,))]
         if roots and path not in roots:
