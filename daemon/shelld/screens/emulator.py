@@ -91,8 +91,8 @@ class Emulator:
     def _show(self, data: bytes) -> None:
         """Show output.
 
-        To save time, leave out lines that later lines in `data` push off the screen and its
-        scrollback.
+        Later lines in `data` may push earlier lines off the screen and its scrollback. To save
+        time, leave out these earlier lines.
         """
         _, rows = self._vt.size
         gap = unseen(data, rows, self._scrollback)
@@ -112,7 +112,11 @@ class Emulator:
         self._feed(data[start:])
 
     def _probe_length(self, data: bytes, start: int) -> int:
-        """Return how many characters from `start` on would each move the cursor by one column."""
+        """Return the number of printable characters at `start`.
+
+        The result is less than the number of columns. So each of these characters would move the
+        cursor by one column.
+        """
         found = _PRINTABLE.match(data, start, start + self._cols - 1)
         return 0 if found is None else len(found[0])
 

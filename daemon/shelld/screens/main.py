@@ -8,7 +8,7 @@ follows. The answer is a JSON value.
 * "F", with a list of offsets, a newline and output, shows more output. The answer is the position
   of the cursor at each offset in this output.
 * "S" and ``[rows, cols]`` sets a new size.
-* "V" and ``[since, scrollback]`` asks for the screen, which is the answer.
+* "V" and ``[since, scrollback]`` asks for the screen. The answer is the screen.
 
 The answer to "N" and "S" is ``[]``.
 """

@@ -40,7 +40,7 @@ CPU_SECONDS: Final = 2
 # The maximum time of one capture. If output is left after this time, the next capture continues
 # with this output.
 CAPTURE_TIMEOUT_S: Final = 20.0
-# How long answers to questions about the cursor may delay a capture.
+# Answers to questions about the cursor may delay a capture by at most this time.
 _TURN_S: Final = 0.2
 
 _STEP_BYTES: Final = 64 * 1024
@@ -228,7 +228,7 @@ class Screen:
         )
 
     async def _show(self, wanted: _Wanted, scrollback: int, give_up_at: float) -> None:
-        """Send the process the output that `wanted` asks for."""
+        """Send output to the process, until the process has shown what `wanted` asks for."""
         if self._helper is None or scrollback > self._scrollback:
             await self._begin(_MAX_SCROLLBACK if scrollback else 0)
         await self._resize()

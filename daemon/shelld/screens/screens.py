@@ -22,7 +22,7 @@ from shelld.terminals.input import TerminalInput
 from shelld_protocol.errors import RpcError, unavailable
 
 # If more screens than this are in use, they take turns. In this case, nearly every capture starts a
-# process and sends it all the kept output again.
+# new process, and all the kept output must be sent again.
 MAX_PROCESSES: Final = 64
 MAX_CAPTURES: Final = 16
 # The number of seconds after which an unused helper process is ended.
