@@ -1,6 +1,6 @@
 """One client of a lasting daemon. Knows whether the client is still there, and ends its requests.
 
-Never decides when the client is lost. `Clients` decides this, and closes everything that belongs to
+Never decides that the client is lost. `Clients` decides this, and closes everything that belongs to
 the client. Invariant: `part` takes a bounded time.
 """
 

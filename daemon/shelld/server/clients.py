@@ -66,13 +66,14 @@ FIRST_CLIENT_S: Final = 20.0
 FINISH_S: Final = 3.0
 # How long a new client waits while the daemon releases the previous client.
 LEAVE_S: Final = 10.0
-# How long the daemon tries to get the lock. After this time, it removes the socket without the
-# lock.
+# How long the daemon tries to get the lock. After this time, the daemon removes the socket even if
+# it has no lock.
 LOCK_S: Final = 1.0
 LOCK_POLL_S: Final = 0.01
-# When the linger time is over, a new connection may exist that has not attached yet. The daemon
-# checks at this interval, and this many times, whether a client attaches on the connection. Without
-# a free descriptor, the daemon can never accept the connection.
+# When the linger time is over, there may be a new connection whose client has not attached yet. The
+# daemon then waits until the client attaches, and checks this at the interval `LINGER_POLL_S`. The
+# daemon checks at most `LINGER_POLLS` times, because without a free descriptor, it can never accept
+# the connection.
 LINGER_POLL_S: Final = 0.05
 LINGER_POLLS: Final = 200
 

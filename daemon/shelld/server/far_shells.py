@@ -58,7 +58,8 @@ _listed: Final = msgspec.json.Decoder(_Listed)
 class FarShells:
     """The shells at all targets, for one watcher.
 
-    `tasks` ends with the watcher. `characters` is the maximum length of a command.
+    When the watcher goes away, the tasks in `tasks` end. `characters` is the maximum length of a
+    command.
     """
 
     def __init__(self, targets: Targets, tasks: anyio.abc.TaskGroup, characters: int) -> None:

@@ -198,7 +198,10 @@ class Server:
             self._accept(message, self._write)
 
     def _refuse(self, event: bytes | FrameError, error: Exception) -> None:
-        """Answer a message that the server could not take, now or when there is memory."""
+        """Answer a message that the server could not take.
+
+        If there is no memory for the answer, try again later.
+        """
         answer, event = answer_for(error, "a message"), self._kept_part(event)
         try:
             self._write(encode_error(self._id_of(event), answer))
@@ -255,8 +258,9 @@ class Server:
             self._fail_at_once(message, deliver, error)
 
     def _fail_at_once(self, message: Single, deliver: Deliver, error: Exception) -> None:
-        """Answer a message that is not a request in flight, now or when there is memory for the
-        answer.
+        """Answer a message that is not a request in flight.
+
+        If there is no memory for the answer, try again later.
         """
         answer, raw_id = answer_for(error, "a request"), getattr(message, "id", None)
         try:
@@ -331,8 +335,9 @@ class Server:
         if is_silent and entry.request.method not in _STARTING_METHODS:
             # The cancellation came before this task began. Do not begin the request, because a
             # method may do its work before its first await. If `subscribe` did its work, for
-            # example, the client would never learn of the new subscription. But let a repeated call
-            # of a command begin, so that the cancellation ends the command.
+            # example, the client would never learn of the new subscription. But a request for a
+            # method in `_STARTING_METHODS` may repeat an earlier call that has started a command.
+            # Let such a request begin, so that the cancellation ends the command.
             self._settle(entry, encode_error(entry.raw_id, cancelled()))
             return
         try:
@@ -363,7 +368,7 @@ class Server:
         self._settle(entry, reply)
 
     def _fail(self, entry: InFlight, error: BaseException) -> None:
-        """Settle a request whose task has failed, now or when there is memory for the answer."""
+        """Settle a request that has failed. If there is no memory for the answer, try again later."""
         try:
             entry.context.end_large_answer()
         finally:

@@ -99,7 +99,7 @@ class Input:
         return bool(self._can_wait and poll.poll(0))
 
     def read(self) -> bytes | None:
-        """Return the next bytes, or None for "later".
+        """Return the next bytes, or None if the caller must try again later.
 
         Return b"" at the end of file, or if the stream is broken.
 
@@ -156,7 +156,7 @@ class Output:
         self.is_broken = False
         self.failure: str | None = None
         # `_closed`: `close` or `release` was called. `_is_released`: `release` was called.
-        # `_has_finished`: after that, the thread has finished its work.
+        # `_has_finished`: after one of these calls, the thread has no more work and ends.
         self._closed = self._is_released = self._has_finished = False
         self._progress = anyio.Event()
         # A task waits until `backlog` is below this size; 0 if no task has ever waited.
