@@ -40,7 +40,7 @@ def share_of_command(space: int) -> int:
 def share_of_variables(space: int) -> int:
     """Return how many bytes the variables of a state may take.
 
-    The functions of the state may take the same number of bytes in addition.
+    The functions of the state may take another share of the same size.
     """
     return (space - share_of_command(space) - _RESERVED) // 2
 

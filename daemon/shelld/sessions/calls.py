@@ -1,4 +1,4 @@
-"""Applies the `env` of a call to its bash, and keeps the `env` out of the session.
+"""Passes the `env` of a call to the bash of this call, and keeps the `env` out of the session.
 
 Pure. A variable's value alone does not show whether the command has changed the variable, because
 bash sets some variables itself and does not take others from its environment. So bash reports the
@@ -156,7 +156,7 @@ def lines_of_call(changes: Changes, path: str | None, *, reports_directory: bool
 
 
 def split_report(written: bytes) -> tuple[CallReport, bytes]:
-    """Split the written text into the report that bash made before its command, and the dump."""
+    """Split the written text into two parts: the report from before the command, and the dump."""
     options, _, rest = written.partition(b"\0")
     variables, _, dump = rest.partition(b"\0")
     return CallReport(variables, frozenset(options.rstrip(b"\n").split(b":"))), dump
@@ -204,8 +204,9 @@ def sizes_set_by_bash(changes: Changes, before: ShellState, after: ShellState) -
 
     Bash sets LINES and COLUMNS after it has run a program. If `changes` has given such a variable a
     value, it always counts as set by bash. If `changes` has removed such a variable, bash makes a
-    new one and does not export it. So it counts as set by bash if the session exported it before
-    the command, and it is not exported after the command.
+    new one and does not export it. So this variable counts as set by bash if two statements are
+    true: the session exported the variable before the command, and the variable is not exported
+    after the command.
 
     `before`: the session's state. `after`: the state that the command has left.
     """

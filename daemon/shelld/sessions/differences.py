@@ -1,10 +1,11 @@
 """Makes the lines that change a bash from one state to another. Pure.
 
 Bash runs these lines after the script of the first state. Bash is then in the same state as a new
-bash that has run the script of the second state. The lines change variables and the directory. They
-can also set aliases, options of `shopt`, the umask, the directory stack and functions outside the
-environment, but only if the first state has none of these parts, as in a new session. If anything
-else differs, such as a readonly variable of the first state, there are no lines.
+bash that has run the script of the second state. The lines change variables and the directory. If
+the first state has none of the following parts, as in a new session, the lines can also set these
+parts: aliases, options of `shopt`, the umask, the directory stack, and functions that are not in
+the environment. If anything else differs, such as a readonly variable of the first state, there are
+no lines.
 """
 
 from __future__ import annotations
@@ -100,10 +101,10 @@ def _directory(before: ShellState, after: ShellState) -> bytes | None:
 
 
 def _rest_of_script(before: ShellState, after: ShellState) -> bytes | None:
-    """Return the lines that follow the variables in the script of `after`.
+    """Return the last part of the script of `after`: the lines after the variables.
 
-    Returns b"" if the same lines follow the variables in the script of `before`. Returns None if
-    other lines follow them there.
+    Returns b"" if the last part is the same in the script of `before`. Returns None if the script
+    of `before` has a different last part that is not empty.
     """
     old = before.definitions, before.switches, before.pushed, before.aliases
     new = after.definitions, after.switches, after.pushed, after.aliases
@@ -123,8 +124,9 @@ def _variables(before: ShellState, after: ShellState) -> bytes | None:
         old, new = _value(before, name), _value(after, name)
         value, declaration = new
         if name in (b"BASH_COMPAT", b"GLOBIGNORE"):
-            # These variables set options of `shopt`, which the session may have turned off again.
-            # After BASH_COMPAT, bash updates BASHOPTS only when `shopt` runs next.
+            # Each of these variables sets an option of `shopt`. The session may have turned this
+            # option off again. After a change of BASH_COMPAT, the value of BASHOPTS is old until
+            # the next `shopt`.
             return None
         if name in _SPECIAL or name.startswith(SET_LATE):
             if declaration is None or old != _NOTHING:
@@ -149,8 +151,10 @@ def _changed(before: ShellState, after: ShellState) -> set[bytes]:
 
 
 def _is_of_one_bash(name: bytes, before: ShellState, after: ShellState) -> bool:
-    """Return whether neither script has a line for a variable, and the variable describes one
-    process of bash or is set by every bash.
+    """Return whether a variable is only a matter of one bash, and not of the session.
+
+    Two statements must be true: the variable is in `_OF_ONE_BASH`, and neither script has a line
+    for the variable.
     """
     in_scripts = name in before.declarations or name in after.declarations
     return name in _OF_ONE_BASH and not in_scripts

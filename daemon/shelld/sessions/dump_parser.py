@@ -297,8 +297,8 @@ def _enabled(value: bytes, listing: bytes) -> frozenset[bytes]:
 
     The two variables miss some changes. Posix mode turns inherit_errexit on, and leaving posix mode
     does not turn it off, but BASHOPTS does not show this. So if posix is on, the result also has
-    inherit_errexit. GLOBIGNORE turns dotglob on and off, so `listing`, the output of `shopt -p`,
-    decides about dotglob.
+    inherit_errexit. GLOBIGNORE turns dotglob on and off. So the state of dotglob comes from
+    `listing`, which is the output of `shopt -p`.
     """
     names = frozenset(unquote(value).split(b":")) - {b"dotglob"}
     if b"posix" in names:

@@ -219,8 +219,8 @@ def _run_startup_file(value: bytes) -> bytes:
 def _after_startup_file(state: ShellState) -> ShellState:
     """Return the state for a bash that has run a startup file.
 
-    The startup file may already have made a variable readonly that is also readonly in the state.
-    Then the line that restores this variable fails, and bash must not print the error.
+    If a variable is readonly in the state, the startup file may already have made this variable
+    readonly. Then the line that restores this variable fails, and bash must not print the error.
     """
     lines = {
         name: b"{ %s; } 2>/dev/null\n" % line[:-1]
@@ -233,7 +233,7 @@ def _after_startup_file(state: ShellState) -> ShellState:
 def waiting_prelude(
     state: ShellState, descriptor: int, withheld: dict[bytes, bytes], last_word: bytes
 ) -> bytes:
-    """Return the prelude of a spare shell, which waits for `last_lines`.
+    """Return the prelude of a spare shell. The prelude waits for `last_lines`.
 
     Bash reads the prelude from `descriptor`. Bash reads the last lines from a pipe, whose
     descriptor is `descriptor` + 1. Bash reads the pipe to its end before it runs any of the last
@@ -275,8 +275,8 @@ def last_lines(
     """
     return b"".join(
         (
-            # Undo the prelude's `set -e`, which made bash exit if it could not open the pipe with
-            # these lines.
+            # Undo the prelude's `set -e`. The prelude needs it, because bash must exit if it cannot
+            # open the pipe that has these lines.
             b"\\builtin set +e\n",
             b"\\exec %d<&-\n" % (descriptor + 1),
             # Set the variables to the values that they would have in a bash that has just started

@@ -96,8 +96,8 @@ class Recorder:
         dump = os.pread(descriptor, size, 0)
         report = None
         if self._has_report:
-            # The startup file may have kept bash from writing the report. Then two parts of the
-            # dump count as the report, and the rest of the dump is incomplete.
+            # The startup file may have kept bash from writing the report. Then `split_report` takes
+            # the beginning of the dump for the report, and the rest of the dump is incomplete.
             report, dump = split_report(dump)
         if not dump.endswith(self.mark):
             # Bash has written no dump or only a part of it, or another command wrote to the file.

@@ -175,8 +175,8 @@ class Session:
 
         Without `cwd`, the command starts in the session's directory. If that directory was deleted,
         the command starts in the nearest parent directory that exists. If the directory is remote,
-        this method does not check whether it exists. So the daemon notices that a remote directory
-        was deleted only when a command fails to start.
+        this method does not check whether it exists. So if a remote directory was deleted, the
+        daemon does not notice this until a command fails to start there.
         """
         if cwd is not None:
             return os.path.join(self.cwd, cwd)
@@ -229,8 +229,9 @@ class Session:
     def _directory_after(self, left: LeftState, cwd: bytes, is_daemons: bool) -> tuple[bytes, bool]:
         """Return the session's directory after a command, and whether the next command inherits it.
 
-        `cwd` is the directory in which the command ended. The next command inherits the directory
-        only if it is the daemon's own, and if bash knows it by the same path as the daemon.
+        `cwd` is the directory in which the command ended. The next command inherits this directory
+        only if the daemon itself started there, and if bash and the daemon know the directory by
+        the same path.
         """
         # The directory of a call does not become the session's directory. If bash's directory was
         # deleted, bash does not know the path. In both cases, the session keeps the directory that
@@ -322,7 +323,7 @@ class Session:
         return self._settling > 0
 
     def _keep(self, left: LeftState, state: ShellState | None, names: list[bytes]) -> Unkept | None:
-        """Make the state of a command the session's state, except for the variables in `names`.
+        """Keep the state that a command has left, except for the variables in `names`.
 
         If the state or a part of it cannot be kept, returns the reason.
         """

@@ -56,8 +56,8 @@ class Sessions:
             own = {name.encode(): value.encode() for name, value in sandbox.variables.items()}
             env = {**env, **own}
         state = first_state(self._cwd, env)
-        # In a sandbox, the runner has not started in the daemon's directory, so commands cannot
-        # inherit it.
+        # In a sandbox, the runner starts in another directory. So commands cannot inherit the
+        # daemon's directory.
         return state if sandbox is None else replace(state, inherits_cwd=False)
 
     def _new(

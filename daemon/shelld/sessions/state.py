@@ -145,7 +145,9 @@ class ShellState(Struct, frozen=True):
 
 
 def telling_lines(names: Iterable[bytes]) -> bytes:
-    """Return the lines that turn on the options in `names` that make the guard find more."""
+    """Some options in `names` make the guard find more. Return the lines that turn on these
+    options.
+    """
     return b"".join(line for name, line in _TELLING_OPTIONS if name in names)
 
 
@@ -183,10 +185,10 @@ def passed_on(env: dict[bytes, bytes]) -> dict[bytes, bytes]:
 
 
 def with_late_settings(state: ShellState, base: dict[bytes, bytes]) -> ShellState:
-    """Return the state, with changed `SET_LATE` variables in the script instead of the environment.
+    """Return the state, but move changed `SET_LATE` variables from the environment to the script.
 
-    The script hides bash's errors about their values, because the commands that have set the
-    variables have already shown these errors.
+    If bash reports an error about the value of such a variable, the script hides this error. The
+    command that set the variable has already shown the error.
     """
     names = [
         name

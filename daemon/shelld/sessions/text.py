@@ -71,9 +71,7 @@ def to_text(data: bytes) -> str:
 
 
 def beginning(text: str) -> str:
-    """Return a text in a short form, in which lists show it. A long text is cut, and the result
-    then ends with a mark.
-    """
+    """Return a text as it appears in lists. A long text is cut and ends with a mark."""
     if len(text) <= MAX_SHOWN_CHARACTERS:
         return text
     return text[:MAX_SHOWN_CHARACTERS] + CUT_MARK
