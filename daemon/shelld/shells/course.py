@@ -1,4 +1,5 @@
-"""Defines the life of a command as a table: from the request for a runner until no process is left.
+"""Defines the life of a command as a table. The life begins with the request for a runner, and ends
+when no process is left.
 
 This module is pure. It does no I/O, reads no clock and never waits. `supervisor` reports events and
 performs actions.
@@ -218,8 +219,8 @@ _STEPS: Final[dict[State, dict[Event, Step]]] = {
         Event.RUNNER_ABSENT: Step(State.STARTING, (Action.ASK_AGAIN,)),
         # The command may have killed its runner before the runner reported the start.
         Event.ORPHANS_KILLED: Step(State.OVER, (Action.NOTE_START, *_KILLED)),
-        # The runner died before it reported the start, and the keeper cannot kill every process.
-        # The deadlines below only stop the runner, which is dead.
+        # The runner died before it reported the start, and the keeper cannot kill every process. So
+        # leave STARTING, because the deadlines of this state are only for a runner that is alive.
         Event.SURVIVED: Step(State.LEFTOVER, (Action.NOTE_START, *_KILLED)),
         Event.NEVER_STARTED: Step(State.OVER, (Action.NOTE_FAILURE,)),
         Event.START_DUE: Step(State.STARTING, (Action.STOP_RUNNER,)),

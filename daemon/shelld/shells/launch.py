@@ -76,8 +76,8 @@ class StartRequest(Struct, frozen=True):
     `typed` describes the unfinished line at the end of `stdin`. With `merge`, both output streams
     share one pipe. If `sandbox` is None, the command runs in the sandbox of its session, if the
     session has a sandbox. Otherwise `sandbox` tightens `session_sandbox`, and the command starts
-    only if this is still the session's sandbox. If `judged_state` is given, the command starts only
-    if this is still the session's state.
+    only if `session_sandbox` is still the session's sandbox. If `judged_state` is given, the
+    command starts only if `judged_state` is still the session's state.
     """
 
     command: str
@@ -306,8 +306,8 @@ class Launch:
             recorder.own_directory,
             recorder.mark,
             shares_trap=shares_trap,
-            # A command that may set traps may also run text that is not in the command, and that
-            # defines functions.
+            # If a command may set traps, it may also run other text, and this text may define
+            # functions.
             checks_functions=shares_trap or may_define_misprinted(command),
             lists_options=not state.option_names.is_known,
             before_dump=again,

@@ -304,7 +304,7 @@ class Life:
         """Close the daemon's copies of the descriptors that a background command uses.
 
         A terminal stays open until bash ends. A program may close the terminal and open it again.
-        The program must not get a hang-up while it has the terminal closed, or while it exits.
+        The program must not get a hang-up between these two events, or while it exits.
         """
         if not self.shell.has_terminal:
             self.launch.close()

@@ -1,7 +1,7 @@
 """Holds the connections of one command: a channel to its runner, and its pipes or its terminal.
 
-Owns the pipes, and the poller that watches them and the channel. The channel goes back to the
-runner pool once the command is over.
+Owns the pipes and a poller. The poller watches the pipes and the channel. Once the command is over,
+the channel goes back to the runner pool.
 """
 
 from __future__ import annotations

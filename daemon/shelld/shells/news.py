@@ -1,5 +1,5 @@
-"""Writes what messages say about a command into its shell's record. The messages come from a
-runner, or from the keeper that does the runner's work.
+"""Reads messages about a command, and updates the record of the command's shell. The messages come
+from a runner, or from the keeper that does the runner's work.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ _EVENTS: Final[Mapping[int, Event]] = {
 
 
 def apply_message(message: Message, shell: Shell, outcome: Outcome) -> Event | None:
-    """Write what a message says into the record. Return the event that it causes, or None."""
+    """Update the record with the content of a message. Return the event that the message causes, or
+    None.
+    """
     kind = message[0]
     if kind == STARTED:
         shell.pid = message[1]

@@ -30,7 +30,7 @@ class Place(NamedTuple):
     sandbox: Sandbox | None = None
 
     def show(self, shell: Shell) -> None:
-        """Record in the shell which parts of its sandbox policy the place enforces."""
+        """This place enforces some parts of the sandbox policy. Record these parts in `shell`."""
         shell.sandbox = None if self.sandbox is None else self.sandbox.policy.enforced
 
 

@@ -299,8 +299,8 @@ class Runtime:
         if request.judged_state not in (None, session.state):
             raise StateChangedError
         if request.sandbox is not None and request.session_sandbox != session.sandbox:
-            # The session was closed and configured again. In the sandbox of the request, the
-            # command could do more than the session now allows.
+            # The session was closed and configured again. The request still has the old sandbox.
+            # This sandbox may allow more than the session now allows.
             raise StateChangedError
 
     def _start_spare(self, session: Session) -> Spare:

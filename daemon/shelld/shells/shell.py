@@ -155,7 +155,7 @@ class Shell:
     _began: float = field(init=False)
     _lasted: float = field(default=math.nan, init=False)
     _completed_at: float | None = field(default=None, init=False)
-    # When the shell became empty, as a reading of time.monotonic().
+    # The time until the shell expires counts from this moment (time.monotonic()).
     _expires_from: float = field(default=math.inf, init=False)
     _waiters: list[_Waiter] = field(init=False)
 
@@ -199,8 +199,8 @@ class Shell:
 
     @property
     def silent_s(self) -> float:
-        """How many seconds ago the command last wrote something. If it has written nothing, how
-        many seconds ago it started.
+        """How many seconds ago the command last wrote something. If the command has written
+        nothing, the result is the number of seconds since its start.
         """
         return min(time.monotonic() - self.latest_stream.written_at, self.elapsed_ms / 1000)
 

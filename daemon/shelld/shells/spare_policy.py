@@ -34,8 +34,8 @@ W = TypeVar("W", bound=WaitingSpare)
 
 
 class SparePolicy(Struct, eq=False):
-    """Decides for which sessions spare shells wait. There are at most `limit` spare shells. Times
-    are in seconds.
+    """Decides which sessions get spare shells. There are at most `limit` spare shells. Times are in
+    seconds.
     """
 
     clock: Callable[[], float]
@@ -47,10 +47,10 @@ class SparePolicy(Struct, eq=False):
     # sessions run commands in turn, each session would end the spare shells of the others before a
     # command could use them.
     min_age_s: float = 15.0
-    # A command follows *at once* if the pause after the previous command of its session is shorter
-    # than a limit: this number times the time that the fastest start of a spare shell took. If a
-    # command follows at once, the session gets `in_a_row` spare shells, which start while the
-    # command runs. Otherwise no spare shell starts while a command runs.
+    # A command follows *at once* if it starts soon after the previous command of its session. The
+    # pause must be shorter than this number, multiplied by the time of the fastest start of a spare
+    # shell. If a command follows at once, `in_a_row` spare shells of the session start while the
+    # command runs. Otherwise, no spare shell starts while a command runs.
     starts_between: float = 10
     in_a_row: int = 2
     # After this many consecutive failures, assume that the system forbids spare shells.
@@ -65,9 +65,10 @@ class SparePolicy(Struct, eq=False):
     def command_is_over(self, name: str | None) -> bool:
         """Record that a command has ended. Return whether its session gets spare shells of its own.
 
-        A session gets its own spare shells if it was already among the `limit` sessions used last.
-        If more than `limit` sessions run commands in turn, each session's spare shell would end
-        before the session's next command, to make room for another session.
+        A session gets its own spare shells if its previous command ended recently: since then,
+        commands of fewer than `limit` other sessions have ended. If more than `limit` sessions run
+        commands in turn, each session's spare shell would end before the session's next command, to
+        make room for another session.
         """
         recent = itertools.islice(reversed(self._used_at), self.limit)
         is_frequent = name in recent
@@ -95,7 +96,7 @@ class SparePolicy(Struct, eq=False):
     # -- decisions --------------------------------------------------------------------------
 
     def follows_at_once(self, name: str | None) -> bool:
-        """Whether a command that this session gets now follows *at once*."""
+        """Whether a command would follow *at once* if the session got it now."""
         pause = self.clock() - self._used_at.get(name, -math.inf)
         return pause < self.starts_between * (self._fastest_start_s or 0)
 

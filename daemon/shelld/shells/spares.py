@@ -34,8 +34,8 @@ class Spares:
     """Owns the spare shells that wait. If `policy.limit` is 0, there are no spare shells.
 
     `start` starts a spare shell. `may_start` returns whether a spare shell of a session may start
-    now. A shortage raises no OSError in this class, because without a spare shell a command gets a
-    new bash.
+    now. If there is no spare shell, a command gets a new bash. So this class raises no OSError if
+    resources are short.
     """
 
     def __init__(

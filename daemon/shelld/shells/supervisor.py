@@ -22,7 +22,8 @@ from shelld.shells.links import SHORTAGE_PAUSE_S
 from shelld.shells.moments import Moment
 from shelld.shells.orphans import kill_orphans
 
-# If the daemon notices a deadline too late by more than this, the daemon itself was suspended.
+# If the daemon notices a deadline more than this number of seconds late, the daemon itself was
+# suspended.
 PAUSE_S: Final = 1.0
 
 # Deadlines by which another process must act, with their times in seconds. If the daemon was
