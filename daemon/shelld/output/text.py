@@ -198,7 +198,10 @@ def read_text(
 
 
 def _introducers(data: bytes) -> int:
-    """Return the number of ESC and CSI bytes in `data`. Each of them may begin an escape sequence."""
+    """Return the number of ESC and CSI bytes in `data`.
+
+    Each of these bytes may begin an escape sequence.
+    """
     # Searching takes a tenth of the time of counting, and most output has no such byte.
     return sum(data.count(byte) for byte in (b"\x1b", b"\x9b") if byte in data)
 

@@ -368,7 +368,10 @@ class Server:
         self._settle(entry, reply)
 
     def _fail(self, entry: InFlight, error: BaseException) -> None:
-        """Settle a request that has failed. If there is no memory for the answer, try again later."""
+        """Settle a request that has failed.
+
+        If there is no memory for the answer, try again later.
+        """
         try:
             entry.context.end_large_answer()
         finally:

@@ -172,7 +172,11 @@ class Output:
             raise StartupError(f"cannot start a thread: {os.strerror(errno.ENOMEM)}")
 
     def write(self, data: bytes) -> None:
-        """Write `data` in one piece, now or later when the client reads. Never raises."""
+        """Write `data` in one piece. If the client does not read now, a thread writes the data
+        later.
+
+        Never raises.
+        """
         if self.is_broken or self._closed:
             return
         written = 0
