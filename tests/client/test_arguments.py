@@ -29,7 +29,7 @@ def anyio_backend(kind: str) -> str:
 
 @pytest.fixture(scope="module")
 async def shell(kind: str) -> AsyncIterator[Shell]:
-    """A client that the tests share, because refusing arguments must not change its state."""
+    """A client that the tests share. Calls with wrong arguments must not change its state."""
     async with spawn_of(kind)() as client:
         yield client
 

@@ -1,4 +1,6 @@
-"""Clients that are exited, cancelled or abandoned at any moment."""
+"""The end of clients. At any moment, the program may leave a client's `with` block, cancel the
+client's task, or abandon the client.
+"""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ async def test_continued_events_of_one_shell_end_with_the_shell(
             first = await anext(events)
             options = {"subscription": events.subscription, "from_seq": 0}
             async with shell.events(**options) as again:
-                # A subscription has only one reader. From now on, this is the reader `again`.
+                # A subscription has only one reader. From now on, this reader is `again`.
                 with pytest.raises(ShellError, match="another reader"):
                     await anext(events)
                 gate.open()

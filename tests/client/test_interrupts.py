@@ -122,8 +122,8 @@ def test_entering_can_be_interrupted_at_every_step(first: int) -> None:
     assert step > 100
 
 
-# A peer that accepts only whole messages, and answers a ping only once every call has been
-# cancelled.
+# This peer accepts only whole messages. When it gets a ping, it fails unless every call of `bash`
+# has been cancelled.
 STRICT = """
 import json, sys
 running = set()
@@ -143,7 +143,7 @@ for line in sys.stdin:
 @pytest.mark.parametrize("size", [10, 200_000])
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_interrupt_at_every_step_of_sending_cancels(anyio_backend: str, size: int) -> None:
-    # Use a signal handler that the program has set, so that asyncio does not know the handler.
+    # The program sets the signal handler itself, so asyncio does not know this handler.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     async with AsyncClient.spawn([sys.executable, "-c", STRICT]) as client:
 

@@ -80,7 +80,7 @@ def test_client_does_not_import_ray() -> None:
 
 
 def test_error_names_the_missing_extra() -> None:
-    # None in `sys.modules` marks a module that cannot be imported.
+    # If `sys.modules` has None for a module, Python does not import the module.
     code = "import sys\nsys.modules['ray'] = None\nimport shelld_client.ray"
     ended = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=100, check=False

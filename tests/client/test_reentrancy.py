@@ -1,4 +1,4 @@
-"""No finaliser or signal handler that uses a `Client` hangs, whatever it interrupts."""
+"""Finalisers and signal handlers can use a `Client` without hanging, whatever they interrupt."""
 
 from __future__ import annotations
 

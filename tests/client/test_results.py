@@ -1,4 +1,6 @@
-"""Results with more fields than this client knows, from a newer daemon, or with fewer fields."""
+"""Results from a daemon of another version. They may have fields that the client does not know, and
+may lack other fields.
+"""
 
 from __future__ import annotations
 

@@ -236,7 +236,7 @@ async def test_last_item_of_a_stream_ends_all_its_readers(spawn: Spawn, tmp_path
             async with anyio.create_task_group() as tasks:
                 for _ in range(3):
                     tasks.start_soon(read)
-                # All readers wait by the time the ping is answered.
+                # When the daemon answers the ping, all readers are waiting.
                 await shell.ping()
                 gate.open()
         assert sorted(type(each).__name__ for each in found) == ["BashResult", *2 * ["NoneType"]]

@@ -1,4 +1,4 @@
-"""Commands whose calls are abandoned before their client is left."""
+"""The daemon kills a command whose call is abandoned or cancelled just before the client closes."""
 
 from __future__ import annotations
 

@@ -405,7 +405,10 @@ async def test_call_that_waits_during_a_second_loss_is_reported_lost(user: Lasti
 def start_with_key(
     shell: Shell, way: str, command: str
 ) -> Callable[[], Coroutine[Any, Any, object]]:
-    """Return the function that starts a command with a key, as a call, a job or a stream."""
+    """Return a function that starts `command` with an idempotency key.
+
+    `way` says whether the command runs as a call, a job or a stream.
+    """
 
     async def start() -> object:
         if way == "job":
