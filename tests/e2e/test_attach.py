@@ -376,8 +376,8 @@ def test_attach_killed_before_joining_keeps_nobody_out(shared: Lasting) -> None:
         connection.connect(str(shared.socket_of()))
         send(connection, hello, (reader, writer))
     os.kill(pid, signal.SIGCONT)
-    # The daemon treats the process that wanted to attach as killed, although the test still holds
-    # this process's streams open.
+    # The connection is closed, as if the process that wanted to attach had been killed. The test
+    # still holds this process's streams open.
     with shared.attach() as second:
         assert daemon_pid(second) == pid
     os.close(reader)

@@ -46,7 +46,7 @@ def running_daemon(
     with raw_daemon("--spare-shells", str(spare_shells), env=environment, cwd=home) as daemon:
         daemon.bash("true", session=None)
         yield daemon
-        # How many spare shells were used depends on how busy the machine is.
+        # The number of used spare shells depends on how busy the machine is.
         used = daemon.call("server_info")["counters"]["sparesUsed"]
         assert bool(used) == bool(spare_shells)
 
@@ -65,9 +65,9 @@ def daemon_without_spares(environment: dict[str, str], home: Path) -> Iterator[R
 
 @pytest.fixture(scope="module", autouse=True)
 def no_signal_is_ignored() -> Iterator[None]:
-    """If these tests run in the background, they ignore some signals.
+    """Start plain bash without ignored signals.
 
-    Keep plain bash from ignoring these signals, too.
+    If these tests run in the background, they ignore some signals, and bash would inherit this.
     """
     ignored = [
         number

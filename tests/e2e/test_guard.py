@@ -246,7 +246,7 @@ def test_explain_command_reports_verdict_and_trace(daemon: RawDaemon) -> None:
     params = {"command": "rm -rf $D", "env": {"D": "/"}, "session": None, "cwd": "/tmp"}
     assert daemon.call("explain_command", params)["rule"] == "rm-root"
     assert daemon.fail("explain_command", {"command": ""})["code"] == -32602
-    # Explaining a command has created no session.
+    # The calls of `explain_command` have created no session.
     assert [each["session"] for each in daemon.call("list_sessions")["sessions"]] == ["main"]
 
 

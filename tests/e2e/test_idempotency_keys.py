@@ -210,8 +210,8 @@ def test_cancelled_repeat_kills_a_command_although_the_repeat_waits_for_its_turn
         busy = daemon.request("bash", {"command": gate.wait, "session": None})
         method, member = cancel
         again = daemon.request("bash", params)
-        # The next two requests are cancelled before they start their command: one has no key, and
-        # the other is the first request with its key.
+        # The next two requests are cancelled before they start their command. One has no key. The
+        # other has a key that no earlier request had.
         other_params = {"command": counting(tmp_path), "session": None}
         keyless = daemon.request("bash", other_params)
         first = daemon.request("bash", {**other_params, "idempotency_key": "new"})

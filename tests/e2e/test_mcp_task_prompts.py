@@ -19,7 +19,7 @@ OVERWRITE = "read -p 'Overwrite? ' answer; echo You said $answer"
 @pytest.fixture(scope="module")
 def shared_interactive_daemon() -> Iterator[SharedDaemon]:
     shared = SharedDaemon("--interactive-tools")
-    # Start the daemon before the first test records which processes exist.
+    # Start the daemon now. When the first test begins, it records which processes exist.
     shared.get()
     yield shared
     shared.close()
@@ -297,7 +297,7 @@ def test_a_client_without_forms_is_asked_nothing(host: TaskHost, elicitation: Js
     without_forms = TaskHost(host.daemon, {**extensions, **elicitation})
     task = without_forms.task(NAME, tty=True)
     message_of(without_forms, task, "the client cannot show a form")
-    # The task asks a client that can show forms.
+    # A client that can show forms gets the question.
     key, _ = question_of(host, task)
     host.answer(task, key, "World")
     assert "Hello World" in host.result_of(task)["content"][0]["text"]

@@ -436,7 +436,8 @@ def test_spare_shells_have_the_limits(limited: RawDaemon, mechanism: str) -> Non
     limited.bash("true", session=None)
     cgroups: list[set[str]] = []
     for session in ("main", "other"):
-        # Wait for a spare shell that the session could take by mistake.
+        # Wait until there is a spare shell. A faulty daemon could let the session take the spare
+        # shell of another session.
         limited.wait_for_spare()
         found: set[str] = set()
         before = used()
@@ -451,7 +452,8 @@ def test_spare_shells_have_the_limits(limited: RawDaemon, mechanism: str) -> Non
 def test_spare_shells_take_nothing_from_a_limit(daemon: RawDaemon, session: str) -> None:
     limit(daemon, session, processes=2)
     for _ in range(6):
-        # One or two spare shells wait or start, but the limit counts only bash and one program.
+        # One or two spare shells also wait or start. The limit does not count them: it counts only
+        # the bash and the `sleep` of this command.
         assert outcome(daemon.bash("sleep 0.01; true", session=session)) == ("completed", None)
     if daemon.bash("true", session=session)["limits"]["processes"] == "cgroup":
         crowd = f"{PYTHON} 'import os; os.fork(); os.fork()'; exit $?"

@@ -202,9 +202,7 @@ def test_the_environment_has_no_secrets(shared: Workspace, session: str) -> None
 
 
 def prepare(path: Path) -> None:
-    """Make the files that the attempts to escape look for, in a workspace and in a directory beside
-    it.
-    """
+    """Make a workspace and a directory beside it. Put the files that `escapes.py` needs into both."""
     outside = path / "outside"
     for each in ("kept", "denied", "upper/inner/kept"):
         (path / "workspace" / each).mkdir(parents=True)
@@ -260,7 +258,7 @@ def test_nothing_escapes(
             policy["hosts"] = ["localhost", "127.0.0.1:1", "192.0.2.1:1", "*.invalid"]
         configure(daemon, "main", **policy)
         port = tcp.getsockname()[1]
-        # This process is outside the sandbox. The attempts to escape search for it by its name.
+        # This process is outside the sandbox. In the sandbox, `escapes.py` looks for its name.
         outside = daemon.background("exec -a 'a witness outside' sleep 300", session="outside")
         attempt = f"python3 escapes.py {path}/outside {daemon.pid} {port}"
         result = daemon.bash(attempt)
@@ -572,7 +570,8 @@ def test_a_policy_that_cannot_be_enforced_is_refused(
 def test_a_missing_mechanism_is_named_and_nothing_runs(
     places: Path, tmp_path: Path, missing: str
 ) -> None:
-    # PATH has no bubblewrap, or a bubblewrap that fails as on a system without user namespaces.
+    # PATH has either no bubblewrap, or a script in its place. The script fails as bubblewrap does
+    # on a system without user namespaces.
     programs = tmp_path / "bin"
     programs.mkdir()
     for name in ("env", "sh", "touch", "bash"):

@@ -52,7 +52,7 @@ def registry() -> Iterator[Registry]:
 
 @pytest.fixture
 def daemon(workspace: Path, registry: Registry) -> Iterator[RawDaemon]:
-    """A daemon with a session `main` that can reach the registry, and nothing else."""
+    """A daemon whose session `main` can reach only the registry."""
     with raw_daemon(cwd=workspace) as daemon:
         configure(daemon, "main", network="hosts", hosts=[f"127.0.0.1:{registry.port}"])
         yield daemon

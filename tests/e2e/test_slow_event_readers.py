@@ -104,7 +104,7 @@ def test_client_that_has_read_learns_of_all_output(
     # Try again until the daemon has skipped the last output.
     for number in range(20):
         done = tmp_path / f"done{number}"
-        # After the last output, the command writes nothing more.
+        # After the text `last`, the command runs on, but writes nothing more.
         bash_id = impatient.background(f"{lines}; printf '{last}'; touch {done}; sleep 300")
         wait_for(done.exists)
         found = [next_event(impatient)]

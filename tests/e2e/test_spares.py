@@ -279,8 +279,8 @@ def test_dying_spare_shell_costs_at_most_its_command(
 
         def one_was_used_and_one_waits(session: str = session, before: int = used_before) -> bool:
             # The daemon counts unusable spare shells as failures until a command uses a spare
-            # shell. On a busy machine, perhaps no spare shell is ready in time, and the daemon
-            # starts no new one for a while.
+            # shell. On a busy machine, it can happen that no spare shell is ready in time. The
+            # daemon then starts no new one for a while.
             with contextlib.suppress(FileNotFoundError, ProcessLookupError):
                 if used(daemon) > before and spares_of(daemon):
                     return True

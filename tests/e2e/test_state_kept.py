@@ -286,8 +286,8 @@ def test_session_loses_only_the_function_bash_cannot_read(
 def test_checking_a_function_runs_nothing_of_its_text(
     daemon: RawDaemon, session: str, tmp_path: Path
 ) -> None:
-    # When bash prints this function, the printed text ends the function within its second
-    # here-document.
+    # Bash prints this function wrongly. In the printed text, the function already ends at the `}`
+    # in its second here-document.
     inner = f"echo a\nfi\n}}\n(touch {tmp_path}/f)\ntouch {tmp_path}/f; false || {{\nif :; then\n"
     text = f"cat >/dev/null <<X\n{inner}X\n"
     command = f"f() {{\ntrue && if cat <<X\ntext\nX\nthen\n{text}fi\n}}"

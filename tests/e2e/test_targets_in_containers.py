@@ -25,8 +25,8 @@ SECTION = PAGE.partition("## Containers")[2]
 COMMANDS = re.findall(r"`((?:docker|podman|kubectl) exec [^`]+)`", SECTION)
 NSENTER = re.findall(r"`(nsenter [^`]+)`", SECTION)
 
-# This script does what `exec` of an engine does, according to its `--help`. Only kubectl needs `--`
-# before the command.
+# This script stands for an engine. Its `exec` does what the `--help` of the engine says. Only
+# kubectl needs `--` before the command.
 ENGINE = """#!/bin/sh
 [ "$1 $2" = "exec -i" ] || { echo "unknown words: $*" >&2; exit 125; }
 case "$0 $4" in

@@ -173,7 +173,7 @@ def test_unread_answers_block_no_keys(daemon: RawDaemon, tmp_path: Path) -> None
     typing.until("half\r\n")
     gate.open()
     typing.until("done\r\n")
-    # The answers of the terminal are already a part of the line, so this text does not fit.
+    # The line already contains the terminal's answers, so it has no room for this text.
     assert typing.refused("x" * 4_000)["code"] == -32602
     typing.write("x" * 1_000)
     for key in ("Enter", "C-u", "C-c"):

@@ -99,7 +99,7 @@ def test_forbidden_line_is_not_typed_into_a_shell(typing: Session, lines: list[s
         [*text("$(forbidden)"), keys("Escape", "C-e")],
         [*text("forbidden"), keys("C-x", "C-e")],
         [*text("#forbidden"), keys("M-1", "M-#")],
-        # In one write, an earlier line changes the meaning of a later line.
+        # Each of these writes has two lines. The first line changes the meaning of the second line.
         text("x=forbidden\n$x\n"),
         text("f() { forbidden; }\nf\n"),
     ],
