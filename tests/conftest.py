@@ -79,7 +79,10 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark as `long` the tests that `sampled` leaves out, before pytest selects tests by marks."""
+    """Give the mark `long` to the tests that `sampled` leaves out.
+
+    pytest calls this function before it selects tests by their marks.
+    """
     counts: Counter[object] = Counter()
     for item in items:
         if (sampled := item.get_closest_marker("sampled")) is not None:
@@ -92,7 +95,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_collection_finish() -> None:
     """Exclude the present objects, which are never freed, from all later garbage collections.
 
-    Otherwise, each collection by a test would scan all imported modules and collected tests.
+    Otherwise, each garbage collection in a test would scan all modules and all test items.
     """
     gc.collect()
     gc.freeze()

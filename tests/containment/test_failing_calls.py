@@ -62,8 +62,8 @@ TABLE: list[tuple[str, str, list[str]]] = [
 
 
 def use_everything(daemon: RawDaemon, directory: Path) -> None:
-    """Run commands that leave processes behind, kill some of them, and kill the runner of another.
-    Every request must be answered.
+    """Run commands that leave processes behind, and kill the shells of these commands. For one more
+    command, kill the runner. Every request must be answered.
     """
     # Kill the idle runners, so that new ones are needed.
     for keeper in children(daemon.pid):

@@ -64,7 +64,7 @@ def test_command_killing_its_runner_ends_as_lost(daemon: RawDaemon, tmp_path: Pa
     result = daemon.bash(command)
     assert (result["status"], result["signal"], result["exitCode"]) == ("killed", "SIGKILL", None)
     assert result["reason"] == "lost"
-    # The daemon did not answer before the process had died.
+    # When the daemon answered, the process had already died.
     assert not is_alive(int((tmp_path / "pid").read_text()))
     assert daemon.call("bash_output", {"bash_id": other})["isRunning"] is True
     listed = {shell["bash_id"]: shell for shell in daemon.call("list_shells")["shells"]}

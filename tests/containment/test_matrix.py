@@ -126,7 +126,7 @@ SAMPLE = 7
 
 def is_sampled(shape: int, end: int, mechanism: str) -> bool:
     if mechanism == "terminal":
-        # Try each ending with one shape.
+        # For each ending, try only one shape.
         return shape == 5 * end % len(SHAPES)
     if mechanism == "cgroup" and list(SHAPES)[shape] not in SHAPES_FOR_CGROUPS:
         return False
@@ -212,9 +212,9 @@ def end_by_kill_of_leftovers(scene: Scene) -> None:
 
 
 def end_by_timeout(scene: Scene) -> None:
-    # The processes of the shape must be hidden before the timeout. On a busy machine, it can take
-    # seconds to hide many processes, so try again with more time. The first timeout is short,
-    # because the shape "comet" keeps the processors busy until the timeout.
+    # The processes of the command must hide before the timeout. On a busy machine, many processes
+    # can take seconds to hide, so try again with more time. The first timeout is short, because the
+    # shape "comet" keeps the processors busy until the timeout.
     for timeout_ms in (2_000, 16_000):
         params = {"command": scene.command, "tty": scene.has_terminal, "timeout": timeout_ms}
         request_id = scene.daemon.request("bash", params)
@@ -313,8 +313,8 @@ def end_with_the_keeper_of_the_sandbox(scene: Scene) -> None:
 
 
 def end_by_kill_shell_after_sigkill_of_bubblewrap(scene: Scene) -> None:
-    # Once bubblewrap has set up the sandbox, it only waits until the sandbox ends, so the command
-    # outlives bubblewrap.
+    # The command does not need bubblewrap any more: bubblewrap has set up the sandbox, and now only
+    # waits for its end. So the command continues if bubblewrap is killed.
     bash_id = scene.start()
     bubblewrap = helpers_of(scene.pid_of(bash_id))[2]
     os.kill(bubblewrap, signal.SIGKILL)

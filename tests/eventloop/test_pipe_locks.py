@@ -206,9 +206,9 @@ def test_leftover_that_locks_its_stdout_does_not_block_the_daemon(
     daemon: RawDaemon, tmp_path: Path
 ) -> None:
     (tmp_path / "program.py").write_text(SILENT)
-    # Bash ends once the program is in splice(2). The daemon then closes its own write end of the
-    # pipe. Closing takes the pipe's lock, because only the daemon has this write end open: bash has
-    # opened another one through /proc.
+    # Bash ends as soon as the program is in splice(2). The daemon then closes its own write end of
+    # the pipe. No other process has this write end open, because bash has opened another one
+    # through /proc. So the kernel needs the pipe's lock to close the daemon's write end.
     in_splice = "read -r number _ < /proc/$!/syscall && [[ $number == 275 || $number == 76 ]]"
     start = f"exec > /proc/self/fd/1; {sys.executable} {tmp_path}/program.py &"
     command = f"{start} until {in_splice}; do :; done"

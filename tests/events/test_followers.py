@@ -1,4 +1,4 @@
-"""When a follower checks the processes of a command, and which events it sends."""
+"""The moments at which a follower checks a command's processes, and the events that it sends."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from shelld_protocol.structs import Listener, Prompt
 
 
 class Reader:
-    """A subscription whose `wait_for_room` returns False the first `refusals` times, as if the
-    client were slow.
+    """A subscription to a client that seems slow. The first calls of `wait_for_room` return False:
+    `refusals` is their number.
     """
 
     def __init__(self, refusals: int = 0) -> None:

@@ -30,7 +30,7 @@ FACTS = {"rows": 2, "cols": 80, "cursor": CURSOR, "alt_screen": False, "title": 
 
 
 class Client:
-    """This client takes events, but raises at the first `failures` attempts to send."""
+    """A client that takes events. Sending an event fails until `failures`, which counts down, is 0."""
 
     def __init__(self) -> None:
         self.backlog = 0

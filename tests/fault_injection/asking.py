@@ -188,7 +188,9 @@ class Asker:
                     raise ViolationError(f"not event {seq}: {str(message)[:600]}")
 
     def note(self, answer: Json, method: str) -> None:
-        """If an answer reports a failure, record the failure, because the fault excuses it."""
+        """If an answer reports a failure, add it to `excused`, because the injected fault may be the
+        cause.
+        """
         if is_excused(answer):
             self.excused.append(f"{method}: {str(answer)[:200]}")
 

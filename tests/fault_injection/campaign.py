@@ -277,8 +277,8 @@ def _try(faulty: Faulty, point: Point) -> Outcome:
         fired = bool(faulty.control.fired)
         if fired:
             if point.role == "runner":
-                # The fault may be about to end this runner. A command that got this runner now
-                # could not start.
+                # The fault may be about to end this runner. If a command got this runner now, the
+                # command could not start.
                 wait_for(lambda: not _runs(faulty.control.hit), "a runner that sleeps or has ended")
             faulty.check()
     except (AssertionError, OSError) as error:

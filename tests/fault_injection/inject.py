@@ -30,8 +30,9 @@ from types import CodeType, FrameType
 from typing import Any, Final
 
 SIZE: Final = 4096
-# The first byte changes whenever another point is armed. The second byte is 1 once the point has
-# fired. The pid of the process in which the point has fired follows.
+# The first byte changes whenever another point is armed. The second byte is 1 if the point has
+# fired. The bytes from 4 to 7 are the pid of the process in which the point has fired. Then comes
+# the point as JSON, with a null byte at the end.
 _VERSION: Final = 0
 _FIRED: Final = 1
 _PID: Final = slice(4, 8)

@@ -15,8 +15,8 @@ sys.path.insert(0, TESTS)
 
 from fault_injection.inject import install  # noqa: E402
 
-# This program starts the injector, and then a keeper as usual. A runner is a fork of the keeper.
-# The injector in the fork learns that it is in a runner when the runner's main function is called.
+# This program starts the injector, and then a keeper as usual. A runner is a fork of the keeper. In
+# the fork, `main` gives the injector the role of a runner, and then calls the runner's own `main`.
 BOOT = """
 import os, sys
 sys.path.insert(0, {tests!r})

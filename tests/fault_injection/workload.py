@@ -1,4 +1,4 @@
-"""The workload of a faulty daemon uses most methods once, with one request after the other."""
+"""A workload for a daemon with an injected fault. It uses most of the daemon's methods."""
 
 from __future__ import annotations
 

@@ -351,7 +351,7 @@ async def test_a_large_pattern_finds_a_long_line(filters: Filters) -> None:
     words = "|".join(f"needle{number}[0-9]" for number in range(50))
     found = "a" * 8_000_000 + "needle377\n"
     assert await matching(filters, words, "few\n" + found + MEGABYTES) == (found, "re2")
-    # The helper process compiles this pattern, because its compiled program exceeds the limit for
+    # The helper process compiles this pattern, because the compiled pattern exceeds the limit for
     # the daemon's own process.
     assert await matching(filters, r"\pL{200}\d", f"ä\n{'ä' * 200}1\n") == (
         "ä" * 200 + "1\n",

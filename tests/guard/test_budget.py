@@ -82,7 +82,10 @@ def verdict_of(command: str, **circumstances: Any) -> Verdict:
 
 @pytest.fixture
 def judging_threads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The ids of the threads in which the guard judges without the limit of the event loop."""
+    """The ids of the threads that call `judge`.
+
+    The event loop calls `judge_at_once` instead, which gives up after a few milliseconds.
+    """
     threads: list[int] = []
 
     def judged(*args: Any, **options: Any) -> Verdict:

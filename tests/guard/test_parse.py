@@ -120,7 +120,7 @@ def test_endless_loop_without_wait_is_found(loop: str, expected: bool) -> None:
     [
         (ImportError("no sha512"), MemoryError),
         (AttributeError("no Parser"), MemoryError),
-        # The answer names the resource that is short.
+        # These errors say which resource has run out, so they are raised unchanged.
         (OSError(errno.EMFILE, ""), OSError),
         (ImportError(f"binding.so: {os.strerror(errno.EMFILE)}"), ImportError),
     ],

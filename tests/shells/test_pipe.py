@@ -198,7 +198,7 @@ def test_draining_ends_after_competing_read(
 
 
 class ShortBlocks(MemoryBlocks):
-    """Blocks that raise MemoryError at the first `failures` attempts to store data."""
+    """Blocks that first fail to store data. `failures` is the number of calls that still fail."""
 
     def __init__(self, failures: int) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""When a watcher acts on a prompt."""
+"""The moments at which a watcher acts on a prompt."""
 
 from __future__ import annotations
 
