@@ -15,7 +15,7 @@ import pytest
 
 from shelld_client import AsyncClient, Client, OutputEvent
 
-# Entering the client makes a call. This bash code answers that call.
+# A client makes a call when its `with` block begins. This bash code answers that call.
 GREETING = """read -r; echo '{"jsonrpc":"2.0","id":1,"result":{}}'"""
 
 # This peer answers every request at once. It is faster than a daemon.
@@ -127,7 +127,7 @@ class _AwaitedStream:
 
 
 class _AwaitedJob(_AwaitedStream):
-    """A job of `Client`, whose methods run in threads and can be awaited."""
+    """A job of `Client`. The methods of the job run in threads and can be awaited."""
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._stream, name)

@@ -46,15 +46,18 @@ def connects(family: int, address: object) -> Callable[[], object]:
 
 
 def passes_proxy(request: bytes) -> Callable[[], object]:
-    """Ask the proxy, if there is one, for a host that the policy does not list."""
+    """Return an attempt to get through the proxy to a host that the policy does not list.
+
+    `request` asks the proxy for this host. If there is no proxy, the attempt fails.
+    """
 
     def attempt() -> None:
         with socket.create_connection(("127.0.0.1", 3128), 1) as sock:
             sock.settimeout(15)
             sock.sendall(request)
             answer = b""
-            # If no answer comes, another program has received the request instead of the proxy, so
-            # the attempt has succeeded.
+            # The proxy always answers. If no answer comes, the request has reached another program,
+            # so the attempt has succeeded.
             with suppress(TimeoutError):
                 while more := sock.recv(100):
                     answer += more
@@ -128,7 +131,7 @@ def takes_a_descriptor() -> None:
 
 
 def sees_a_process_outside() -> None:
-    """Find the process outside the sandbox by its whole list of arguments."""
+    """Find the process "a witness outside", which runs outside the sandbox."""
     for pid in filter(str.isdigit, os.listdir("/proc")):
         with suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:
             if b"a witness outside" in file.read():
@@ -277,7 +280,7 @@ ATTEMPTS: Final[dict[str, Callable[[], object]]] = {
     "the loopback by SOCKS": by_socks(b"\1\x7f\0\0\1"),
     "the loopback by a name in SOCKS": by_socks(b"\3\x09localhost"),
     "the metadata of a cloud": tunnels("169.254.169.254"),
-    # The kernel's keys, terminals, and the memory of the kernel and of other processes.
+    # Keys in the kernel, terminals, and the kernel's memory.
     "add a key": system_call(248, b"user", b"shelld", b"x", 1, -3),
     "read keys": system_call(250, 0, -3, 0),
     "type into a terminal": opens_a_terminal,

@@ -1,6 +1,6 @@
-"""Command lines that the guard blocks, by rule, and lines that only resemble them.
+"""Command lines for the tests of the guard. No test runs any of these lines.
 
-No test runs any of them.
+`BLOCKED` has lines that each rule of the guard blocks. The lines in `ALLOWED` only resemble them.
 """
 
 from __future__ import annotations

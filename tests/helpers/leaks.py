@@ -88,8 +88,8 @@ def assert_nothing_new_since(before: Resources) -> None:
 
 
 # A daemon may keep these for later commands: a socket for each idle runner, pollers, and one more
-# dump file. If a spare shell fails, it has used a dump file in addition to the dump file of its
-# command.
+# dump file. If a spare shell fails, its command starts in another shell, and each of these shells
+# needs a dump file.
 _KEPT_FOR_LATER = {
     "socket:": MAX_IDLE,
     "anon_inode:[eventpoll]": 8,

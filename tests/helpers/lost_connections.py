@@ -119,7 +119,8 @@ def end_connections_at(monkeypatch: pytest.MonkeyPatch, pattern: str) -> None:
     """From now on, if a client attaches to "work" and sends a request that matches `pattern`, this
     request ends the client's connection. The daemon does not get the request.
     """
-    # sed reads the request, and then ends like a process that has no memory for it.
+    # sed reads the request, does not pass it on, and ends. A process that runs out of memory would
+    # do the same.
     words = shlex.join([*DAEMON_COMMAND, "attach", "--name", "work", "--linger", "60"])
     argv = ["bash", "-c", f"sed -Eu {shlex.quote(f'/{pattern}/Q')} | {words}"]
 

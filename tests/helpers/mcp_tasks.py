@@ -141,13 +141,16 @@ class TaskHost:
         return cast("Json", self.end_of(task_id)["result"])
 
     def states(self, *task_ids: str) -> Iterator[Json]:
-        """Listen to tasks from now on; return the params of notifications until all tasks end."""
+        """Listen to tasks from now on.
+
+        Return an iterator over the params of the notifications. It ends when all tasks have ended.
+        """
         request_id = self.request("subscriptions/listen", notifications={"taskIds": task_ids})
         self._check_acknowledged(request_id, list(task_ids))
         return self._rest(request_id)
 
     def heard(self, request_id: Any, task_ids: list[str]) -> Iterator[Json]:
-        """Yield the params of the notifications of one subscription, until it ends."""
+        """Yield the params of a subscription's notifications, until the subscription ends."""
         self._check_acknowledged(request_id, task_ids)
         yield from self._rest(request_id)
 

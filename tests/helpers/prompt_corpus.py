@@ -17,9 +17,9 @@ class Entry(NamedTuple):
     a decoy. `program` is the name of the waiting program in ps(1), if that name is always the same.
     `ready` is the text that a decoy writes when it begins to look like a waiting program. `needs`
     lists the programs that some Debian systems lack. If `is_quick`, the command needs none of these
-    programs and starts fast, so every run of the tests includes it. With `needs_root`, only root
-    can run the command, because it switches to another user. If `is_missed`, no sign distinguishes
-    the waiting program from a program that works.
+    programs and starts fast, so every run of the tests includes it. If `needs_root`, only root can
+    run the command, because it switches to another user. If `is_missed`, no sign distinguishes the
+    waiting program from a busy program.
     """
 
     name: str

@@ -67,9 +67,9 @@ def corpus_daemon() -> Generator[RawDaemon]:
 
 
 def start(daemon: RawDaemon, entry: Entry, place: Path) -> str:
-    """Start the command of an entry in its own directory below `place`.
+    """Start the command of an entry, and return the id of the shell.
 
-    Returns the id of the shell.
+    The command gets a new directory below `place` as its working directory and its home.
     """
     home = place / entry.name
     home.mkdir()

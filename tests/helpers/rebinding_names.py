@@ -1,4 +1,4 @@
-"""Run a program on a network of its own, in which a name changes its addresses.
+"""Run a program on a network of its own. On this network, the address of a name changes.
 
 ``python3 rebinding_names.py LOG PROGRAM ...``. The name server answers the first question for a
 name `ADDRESS.ADDRESS.rebinding.test` with the first address, and all later questions with the

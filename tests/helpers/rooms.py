@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
 
-# These tests run whatever room has changed. Each takes a few seconds.
+# These tests always run, whichever rooms have changed. Each takes a few seconds.
 ALWAYS = ("tests/test_architecture.py",)
 
 
@@ -32,7 +32,7 @@ def paths_by_room() -> dict[str, Paths]:
 
 
 def room_of(path: str) -> str | None:
-    """Return the room that a source file or a test belongs to, or None."""
+    """Return the room of a source file or a test, or None if the file belongs to no room."""
     parts = Path(path).parts
     if parts[:2] == ("daemon", "shelld"):
         return parts[2] if len(parts) > 3 else None
@@ -45,7 +45,7 @@ def room_of(path: str) -> str | None:
 
 
 def changed_rooms() -> list[str]:
-    """Return the rooms with files that differ from the last commit."""
+    """Return the rooms in which files differ from the last commit."""
     changed = subprocess.run(
         ("git", "status", "--porcelain", "--no-renames", "-uall"),
         cwd=ROOT,

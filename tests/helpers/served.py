@@ -250,7 +250,7 @@ def cancel(request_id: Any) -> dict[str, Any]:
 def failing(
     function: Callable[..., Any], times: float, error: type[Exception] = ValueError
 ) -> Callable[..., Any]:
-    """Return a function that raises `times` times before it calls `function`."""
+    """Return a function that calls `function`, but first raises `error`. `times` says how often."""
     calls = itertools.count(1)
 
     def fail_first(*args: Any) -> Any:

@@ -28,7 +28,8 @@ class Shape(NamedTuple):
     waits: bool = True
 
 
-# Most shapes end in processes that run this program. The program reports that it runs, then stays.
+# In most shapes, the processes that stay run this program. The program writes "ready" to fd 9, and
+# then sleeps.
 STAY = "sh -c 'echo ready >&9; exec sleep 60'"
 DETACHED = "</dev/null >/dev/null 2>&1"
 

@@ -210,7 +210,9 @@ class Soak:
         return int(self.status()["VmRSS"].split()[0]) / 1024
 
     def sample(self, calls: int, *, rest_s: float) -> Sample:
-        """Wait for all answers, rest, and sample the daemon."""
+        """Wait for all answers and for the end of killed processes. Then pause for `rest_s`, and
+        sample the daemon.
+        """
         self.settle()
         pid = self.daemon.pid
         wait_for(lambda: not self.strangers(), "the end of what was killed")

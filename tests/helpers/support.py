@@ -147,10 +147,11 @@ def started_at(pid: int) -> int:
 
 
 class Mark:
-    """A file that a command touches as soon as it has done what a test needs before a timeout.
+    """A file that shows whether a command was in time.
 
-    On a busy machine, the timeout may pass before the command touches the file. The test then tries
-    again. If the file exists, the command was in time, and the daemon's answer must show this.
+    The command has a timeout, and touches the file when it has done what the test needs. On a busy
+    machine, the timeout may pass before that. The test then tries again. If the file exists, the
+    command was in time, and the daemon's answer must show this.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -241,7 +242,7 @@ class RawDaemon:
         return request_id
 
     def request_together(self, *requests: tuple[str, Any]) -> list[int]:
-        """Send requests in one write, so that the daemon reads them at once. Return their ids."""
+        """Send requests in one write, so that the daemon reads them together. Return their ids."""
         ids = [next(self._ids) for _ in requests]
         lines = [
             json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
