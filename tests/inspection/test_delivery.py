@@ -43,9 +43,9 @@ def reader(command: str) -> Generator[tuple[int, Hop]]:
 
 
 def test_input_in_the_kernels_buffers_counts_as_on_its_way() -> None:
-    # Each program ends once it has read, so it never waits again. The kernel usually takes longer
-    # to pass on the input than the search takes. If the search did not check for input on its way,
-    # one of the attempts would find a program that seems to wait.
+    # Each program ends as soon as it has read its line, so it never waits a second time. The kernel
+    # usually takes longer to pass on the input than the search takes. If the search did not check
+    # for input on its way, one of the attempts would find a program that seems to wait.
     for _ in range(10):
         with reader("read -r line") as (master, hop):
             assert not is_on_its_way([hop, hop])

@@ -98,7 +98,10 @@ def sleeps(pid: int, name: str) -> Callable[[], bool]:
 
 @pytest.fixture
 def hidden(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make the kernel hide what processes wait for, as it does for other users' processes."""
+    """Hide the waits of all processes from the search.
+
+    The kernel hides the waits of other users' processes in the same way.
+    """
 
     def refuse(_pid: int, _is_spent: Callable[[], bool]) -> Iterator[Wait]:
         raise PermissionError

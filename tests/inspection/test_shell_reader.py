@@ -1,4 +1,4 @@
-"""The search finds the shell that reads the typed text, while shells start other programs."""
+"""The search finds the shell that reads the typed text, even if shells start programs meanwhile."""
 
 from __future__ import annotations
 

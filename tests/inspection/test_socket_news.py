@@ -59,7 +59,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 async def next_listing(kernel: Kernel) -> None:
-    """Wait until the kernel lists its sockets again."""
+    """Wait until `kernel` lists the sockets again."""
     before = kernel.listings
     await until(lambda: kernel.listings > before)
 
@@ -274,8 +274,8 @@ def has_more_than(watch: SocketWatch, count: int) -> bool:
 async def test_new_socket_in_another_namespace_wakes_the_watchers(
     server: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # The sockets are not listed again just because time has passed, so only their number can reveal
-    # a new socket.
+    # Usually, the sockets are also listed again after some time. In this test, this time is too
+    # long, so only the number of sockets can reveal a new socket.
     monkeypatch.setattr(socket_news, "_LIST_ANYWAY_S", 3_600.0)
     proc_dir = f"/proc/{server.pid}"
     with SocketWatch(SocketNews(), lambda: None) as watch:
