@@ -59,8 +59,8 @@ def test_a_message_sent_in_part_ends_the_channel() -> None:
     ours, theirs = small_pair(blocking=False)
     with pytest.raises(BlockingIOError):
         ours.send((RUN, b"x" * (INLINE_BYTES - 100)))
-    # The rest of this message was not sent. The peer would take another message for this rest, so
-    # the channel refuses to send one.
+    # The rest of this message was not sent. The peer would read the next message as this rest, so
+    # the channel refuses to send another message.
     with pytest.raises(BrokenPipeError):
         ours.send((KILL, 9))
     assert ours.receive() is None

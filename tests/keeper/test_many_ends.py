@@ -1,4 +1,4 @@
-"""More processes end at the same time than the reaper handles at once."""
+"""Many processes end at the same time. The reaper handles only some of them in one round."""
 
 from __future__ import annotations
 

@@ -82,8 +82,8 @@ def test_late_kill_spares_the_next_command(pool: RunnerPool) -> None:
     run = Run(pool, b"true")
     run.until_empty()
     # Stop the keeper too, because it would send SIGCONT to a stopped runner. While the runner is
-    # stopped, it gets a request to kill and the next command, so it later finds both messages at
-    # once.
+    # stopped, two messages arrive: a request to kill, and then the next command. Later, the runner
+    # finds both messages together.
     stopped = [parent_of(run.runner), run.runner]
     for pid in stopped:
         os.kill(pid, signal.SIGSTOP)
@@ -166,8 +166,8 @@ def test_leftover_list_shrinks_as_processes_end(pool: RunnerPool, tmp_path: Path
 def test_sigterm_reaches_processes_whose_parent_changes_meanwhile(
     pool: RunnerPool, count: int
 ) -> None:
-    # Bash dies of the signal, so the sleeps become children of the runner while the runner is still
-    # sending signals.
+    # Bash dies of the signal. Its `sleep` processes then become children of the runner, which is
+    # still sending signals.
     command = b"for i in {1..%d}; do setsid sleep 300 & done; wait" % count
     for _ in range(10 if count == 1 else 3):
         run = Run(pool, command)
@@ -249,8 +249,8 @@ def test_double_fork_closing_everything_is_killed(
 
 
 class _PatientPool(RunnerPool):
-    """A pool checks again and again whether a runner is dying. This pool kills the runner at the
-    check number `looks_left`.
+    """A pool checks again and again whether a runner is dying. In this pool, each check lowers
+    `looks_left` by 1. If this makes it 0, the check kills the runner.
     """
 
     looks_left = 0
