@@ -1,5 +1,5 @@
-"""How the daemon chooses the cgroup in which it makes cgroups with limits, and the events that
-these cgroups count. Plain folders stand for cgroups.
+"""The daemon chooses a parent cgroup, makes cgroups with limits in it, and reads which limits have
+been met. In some tests, plain folders stand for cgroups.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ def test_kernel_enforces_the_cgroup_limits_and_counts_events(
     )
     assert ended.returncode == 1
     assert second.has_met("pids")
-    # A later command in the same cgroup has met no limit.
+    # A later command gets the same cgroup. The earlier events do not count for this command.
     for command in (first, second):
         wait_for(command.give_back, "the end of all processes")
         assert session.open() is command

@@ -297,7 +297,8 @@ async def test_limiter_does_not_scan_the_runner_of_an_ended_command(
         command, member = begin(limiter, machine, ResourceLimits(processes=10), threads=1)
 
         def scan(_runner: int, _before: float) -> Iterator[Usage]:
-            # The command ends during the measurement, and the next command of the runner uses more.
+            # The command ends during the scan. The scan must not go on, because the runner may
+            # already run another command.
             limiter.end(member)
             yield command.usage
             raise AssertionError
@@ -437,7 +438,8 @@ async def test_youngest_command_of_a_crowded_cgroup_is_ended(
             members.append(member)
         while not started[2].ended:
             await anyio.lowlevel.checkpoint()
-        # The killed command counts until it has ended, so no other command is killed in its place.
+        # Until the killed command has ended, the kernel still counts its processes. So the limiter
+        # kills no other command now.
         others = FakeCgroups({"pids"}, set())
         members[0].cgroups = others
         while others.scans < 3:
