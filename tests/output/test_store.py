@@ -23,7 +23,11 @@ _PATTERN = pattern(0, 1 << 21)
 
 
 class FaultyBlocks(MemoryBlocks):
-    """Blocks that refuse data, lose data, or fail when the test demands it."""
+    """Blocks in memory, with faults that a test can set.
+
+    If `full`, no block can be added. If `failing`, adding a block raises an error. Reading a block
+    in `lost` raises an error.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -58,7 +62,9 @@ def read_all(store: StreamStore, step: int) -> tuple[bytes, int]:
 
 
 class StoreMachine(RuleBasedStateMachine):
-    """Reads are right and all bytes are counted, whatever is dropped, lost, refused or given up."""
+    """Reads return the right bytes, and every byte is counted. This holds whatever the store drops,
+    loses or gives up, and if its blocks refuse data.
+    """
 
     def __init__(self) -> None:
         super().__init__()

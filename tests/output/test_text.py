@@ -51,8 +51,8 @@ def test_invalid_bytes_are_replaced_and_controls_kept(data: bytes, text: str) ->
         ("long state\rshort\n", "short\n"),
         ("a\r1\r2\nb\r3\n", "2\n3\n"),
         ("\rfirst", "first"),
-        # No text overwrites the line after its last carriage return, so the text before this
-        # carriage return stays.
+        # In these lines, no text follows the last carriage return. So nothing overwrites the text
+        # before this carriage return.
         ("a\r\nb\r\n", "a\r\nb\r\n"),
         ("50%\r", "50%\r"),
         ("a\rb\r\n", "b\r\n"),
