@@ -40,7 +40,7 @@ def test_jsonrpcserver_works_imported_before_or_after_dispatch(script: str) -> N
 
 def test_failed_request_is_freed_without_garbage_collection() -> None:
     class Held:
-        """This object stands for the output in an error's data."""
+        """The test puts this object into an error's data, in the place of the output."""
 
     held: weakref.ref[Held] | None = None
 

@@ -1,5 +1,5 @@
-"""The table of requests in flight: running and waiting requests, and the requests that have a given
-id.
+"""The table of requests in flight. It lets requests wait, says which request may start next, and
+finds requests by their id.
 """
 
 from __future__ import annotations

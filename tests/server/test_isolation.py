@@ -134,7 +134,7 @@ async def test_a_lost_shell_leaves_no_process(monkeypatch: pytest.MonkeyPatch) -
 
 
 class _ShortEpoll:
-    """An epoll object whose next `left` calls of `poll` raise MemoryError."""
+    """An epoll object. `left` is the number of calls of `poll` that still raise MemoryError."""
 
     left = 0
     make = select.epoll

@@ -1,4 +1,4 @@
-"""The server when its own code fails, or memory is short: no message is lost."""
+"""If the server's own code fails, or if memory is short, the server loses no message."""
 
 from __future__ import annotations
 
