@@ -258,7 +258,10 @@ def test_architecture_document_names_every_module() -> None:
 
 
 def names_without(row: str, room: Path) -> list[str]:
-    """Return the modules in the folder `room` that its row in ARCHITECTURE's map does not name."""
+    """Return the modules in the folder `room` that `row` does not name.
+
+    `row` is the row of this folder in the map in ARCHITECTURE.md.
+    """
     files = [path for path in room.iterdir() if path.suffix == ".py" and path.stem != "__init__"]
     return [path.name for path in files if not re.search(rf"\b{re.escape(path.name)}\b", row)]
 

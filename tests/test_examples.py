@@ -54,7 +54,8 @@ def run_demo_on_terminal(columns: int) -> str:
 
 
 def assert_follows_the_job(lines: list[str]) -> None:
-    """Check that the lines show all output of the background job, then how it ended.
+    """Check that the lines show all output of the background job, and that the last line shows how
+    the job ended.
 
     On a busy machine, one read can return the output of several steps.
     """

@@ -55,7 +55,8 @@ def test_store_agrees_with_a_complete_copy(program: bytes) -> None:
 @pytest.mark.parametrize(
     "program",
     [
-        # Reads cut a sequence, a character and a line end in two, or are shorter than a sequence.
+        # Some reads end within a sequence, a character or a line end. Others are shorter than a
+        # sequence.
         b"\x01\x01\x1e\x01a\x1b[31mb\xe2\x82\xac\r\nc\x1b]0;title\x07d",
         b"\x05\x03\x14\x0110%\r20%\r\x1b[K30%\r\n" * 40,
         b"\xff\x02\xff\x00" + b"\x1b]0;" + b"x" * 300,

@@ -202,7 +202,7 @@ def test_the_environment_has_no_secrets(shared: Workspace, session: str) -> None
 
 
 def prepare(path: Path) -> None:
-    """Make a workspace and a directory beside it. Put the files that `escapes.py` needs into both."""
+    """Make a workspace, a directory beside it, and the files in both that `escapes.py` needs."""
     outside = path / "outside"
     for each in ("kept", "denied", "upper/inner/kept"):
         (path / "workspace" / each).mkdir(parents=True)

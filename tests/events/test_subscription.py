@@ -30,7 +30,7 @@ FACTS = {"rows": 2, "cols": 80, "cursor": CURSOR, "alt_screen": False, "title": 
 
 
 class Client:
-    """A client that takes events. Sending an event fails until `failures`, which counts down, is 0."""
+    """A client that takes events. The first calls of `send` fail: `failures` is their number."""
 
     def __init__(self) -> None:
         self.backlog = 0

@@ -188,8 +188,8 @@ class Asker:
                     raise ViolationError(f"not event {seq}: {str(message)[:600]}")
 
     def note(self, answer: Json, method: str) -> None:
-        """If an answer reports a failure, add it to `excused`, because the injected fault may be the
-        cause.
+        """If an answer reports a failure, add it to `excused`. The cause may be the injected fault,
+        so the failure breaks no promise.
         """
         if is_excused(answer):
             self.excused.append(f"{method}: {str(answer)[:200]}")

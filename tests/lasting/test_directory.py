@@ -17,7 +17,7 @@ NOBODY = 65534
 
 
 def socket_path_as_nobody(runtime: str) -> str:
-    """Return the path that a daemon's socket gets for the user nobody."""
+    """Return the path of a daemon's socket if the user nobody runs the daemon."""
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:

@@ -1,4 +1,6 @@
-"""When `bash` answers a foreground command, and which events come before the answer."""
+"""The method `bash`: which state its command starts in, when it answers, and what it leaves behind
+if the call fails or is cancelled.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""`write_stdin`, if the shell or its terminal changes, or another request writes, before the daemon
-has finished preparing the write.
+"""The method `write_stdin`. While the daemon prepares a write, the shell or the terminal can
+change, or another request can write.
 """
 
 from __future__ import annotations

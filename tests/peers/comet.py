@@ -1,6 +1,7 @@
-"""No scan can find this process, because it forks its successor after 1 ms in its own session.
+"""A comet: a chain of processes that no scan can find.
 
-It writes to fd 9 once when it starts, and ends by itself after 30 s.
+Each process forks the next one, and ends 1 ms later. The next process starts a session of its own,
+and forks at once. The comet writes to fd 9 once when it starts, and ends by itself within 30 s.
 
 On a machine without a spare processor, no process can reap as fast as comets end. So the argument
 limits how often one comet forks, because all comets together must not use up the machine's pids.

@@ -64,7 +64,8 @@ def test_burst_of_refusals_is_one_message() -> None:
 
 
 def test_the_refusal_of_a_later_command_has_its_own_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    # The refusal that has no owner came before the command of runner 7 began.
+    # The first refusal has no owner. The command of runner 7 begins later, and then gets a refusal
+    # of its own.
     other = ("127.0.0.1", 2)
     sent: list[Message] = []
 

@@ -30,8 +30,8 @@ class Origin(NamedTuple):
 
 
 class Proxy:
-    """`refused` has the host, port and reason of each refusal, and `looked_up` the resolved
-    names.
+    """`refused` has the host, port and reason of each refusal. `looked_up` has the names that the
+    proxy has looked up.
     """
 
     def __init__(self, names: dict[str, list[list[str]]]) -> None:

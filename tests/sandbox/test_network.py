@@ -86,6 +86,6 @@ def test_proxy_variables_lead_to_the_proxy() -> None:
     for name in ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "ALL_PROXY"):
         assert found[name] == "http://127.0.0.1:3128"
     assert found["no_proxy"] == found["NO_PROXY"] == "localhost,127.0.0.1,::1"
-    # The machine itself has this address, and only the proxy leads to the machine.
+    # This is an address of the machine itself. Commands reach the machine only through the proxy.
     assert proxy_variables("hosts", ["127.0.0.1:80"])["no_proxy"] == "localhost,::1"
     assert proxy_variables("full", []) == {}

@@ -129,7 +129,8 @@ def seconds_to_parse(dump: bytes) -> float:
 def test_parsing_time_is_linear_in_functions() -> None:
     few, many = functions_dump(5_000), functions_dump(40_000)
     assert len((parse_dump(many) or BASE).names) == 40_002
-    # There are eight times as many functions. A quadratic search would take 64 times as long.
+    # `many` has eight times as many functions as `few`. If the search were quadratic, it would take
+    # 64 times as long.
     assert seconds_to_parse(many) < 24 * seconds_to_parse(few)
 
 

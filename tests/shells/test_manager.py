@@ -209,7 +209,7 @@ async def test_starts_that_fail_make_room_for_others(tmp_path: Path) -> None:
             for _ in range(MAX_STARTING + 1):
                 with pytest.raises(RpcError):
                     await start_and_wait(manager, missing)
-            # Ask for more shells at once than the manager starts at the same time.
+            # Ask for twice as many shells as the manager starts in parallel.
             async with anyio.create_task_group() as tasks:
                 for _ in range(2 * MAX_STARTING):
                     tasks.start_soon(start_and_wait, manager, StartRequest("true"))
@@ -486,7 +486,9 @@ async def test_command_is_handed_over_again_if_no_runner_comes(
     taken: list[Channel] = []
 
     def lose(pool: RunnerPool) -> Channel:
-        """Return a channel whose other end is closed; after `lost` channels, return a real one."""
+        """Return a channel whose other end is closed. If there are `lost` such channels already,
+        return a real channel.
+        """
         if len(taken) == lost:
             return acquire(pool)
         channel, theirs = Channel.pair()

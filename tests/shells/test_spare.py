@@ -111,7 +111,8 @@ async def test_rapid_commands_get_two_spare_shells() -> None:
     async with Manager() as manager:
         policy = manager.runtime.spares.policy
         policy.starts_between = math.inf
-        # On a busy machine, perhaps no spare shell becomes ready in time and reports its start.
+        # The policy needs the duration of a start. On a busy machine, it can happen that no spare
+        # shell becomes ready in time and reports its start.
         policy.note_start(1)
         for _ in range(2):
             await run(manager, "true")

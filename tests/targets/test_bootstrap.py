@@ -1,4 +1,4 @@
-"""The dialogue that sends shelld to a target that lacks it, tested without any process."""
+"""The dialogue that sends shelld to a target, if the target lacks it. No test starts a process."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_command_line_gets_the_missing_shell_or_options(
 
 
 def begun() -> tuple[Bootstrap, bytes]:
-    """Return a dialogue, and the marker with which the answers to it begin."""
+    """Return a dialogue, and its marker. Each answer of the target begins with the marker."""
     bootstrap = Bootstrap("box", ["sh"], BUNDLE)
     found = re.search(rb"bootstrap-[0-9a-f]{16}", bootstrap.first)
     assert found is not None

@@ -63,7 +63,7 @@ RELATIVE = [
     {"HOME": "home", "XDG_CACHE_HOME": "cache"},
     # Without HOME, `expanduser` returns `~` if the system does not know the user.
     {"HOME": "~", "XDG_CACHE_HOME": ""},
-    # Python would take an empty HOME for /.
+    # If HOME is empty, Python would use / as the home directory.
     {"HOME": "", "XDG_CACHE_HOME": ""},
 ]
 

@@ -130,7 +130,7 @@ def test_pipe_is_closed_by_a_second_call_if_the_first_call_fails(
     target.close("ended")
     # No writer is left, so the read finds the end of the pipe.
     assert os.read(reader, 1) == b""
-    # Another call does not close a different file that has since got the pipe's descriptor number.
+    # Give the pipe's descriptor number to another file. `close` must not close this file.
     os.dup2(reader, writer)
     target.close("ended")
     os.close(writer)

@@ -131,8 +131,8 @@ def test_line_editor_edits_any_keys_as_the_kernel_does(
 ) -> None:
     # A program that reads a quoted newline cannot tell it from the end of the line.
     assume(b"\x16\n" not in data)
-    # If the data ends with a quoting key, the key quotes only this `q`, so the line with END stays
-    # intact.
+    # The data may end with a quoting key. This key then quotes only the `q` that is added here, so
+    # the line with END stays intact.
     data += b"q\x15\x1dEND" + (b"\r" if flags & termios.INLCR else b"\n")
     pty = open_pty(Size(24, 80))
     try:
@@ -150,7 +150,10 @@ def test_line_editor_edits_any_keys_as_the_kernel_does(
 
 
 def read_lines(descriptor: int) -> list[bytes]:
-    """Return the lines and ends of input that a program reads, up to the line with "END"."""
+    """Return the lines that a program reads, up to the line with "END".
+
+    An end of input also ends a line.
+    """
     found, line = list[bytes](), b""
     while not (found and b"\x1dEND" in found[-1]):
         read = os.read(descriptor, 10_000)

@@ -1,4 +1,4 @@
-"""`ToolExecutor`: tools by name, their results, and its log."""
+"""`ToolExecutor` runs tools by name, returns their results, and logs each execution."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""After a typical mistake of a model, the text of the result alone says how to go on."""
+"""After a typical mistake, a model needs only the text of the result to know how to go on."""
 
 from __future__ import annotations
 

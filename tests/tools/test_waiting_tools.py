@@ -1,4 +1,4 @@
-"""Results for a model that waits: in `BashOutput`, or in a call of `Bash` that starts a shell."""
+"""The results of calls that wait: calls of `BashOutput`, and calls of `Bash` that start a shell."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which prompts count, and how often the processes of a shell are checked."""
+"""The prompts that the daemon reports, and how often it checks the processes of a shell."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PROMPT = Prompt("proved", True, True, True, 1, "program", 500, "text")
 
 
 class Owner:
-    """The owner of a shell whose pipe holds `data`."""
+    """Owns a shell. Until `catch_up` is called, `data` is still in the shell's pipe."""
 
     def __init__(self, shell: Shell, data: bytes) -> None:
         self._shell, self._data = shell, data
