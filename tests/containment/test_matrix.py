@@ -313,8 +313,8 @@ def end_with_the_keeper_of_the_sandbox(scene: Scene) -> None:
 
 
 def end_by_kill_shell_after_sigkill_of_bubblewrap(scene: Scene) -> None:
-    # The command does not need bubblewrap any more: bubblewrap has set up the sandbox, and now only
-    # waits for its end. So the command continues if bubblewrap is killed.
+    # Bubblewrap has set up the sandbox, and now only waits for the end of the sandbox. So the
+    # command continues if bubblewrap is killed.
     bash_id = scene.start()
     bubblewrap = helpers_of(scene.pid_of(bash_id))[2]
     os.kill(bubblewrap, signal.SIGKILL)

@@ -65,9 +65,9 @@ def daemon_without_spares(environment: dict[str, str], home: Path) -> Iterator[R
 
 @pytest.fixture(scope="module", autouse=True)
 def no_signal_is_ignored() -> Iterator[None]:
-    """Start plain bash without ignored signals.
+    """Ignore no signals, so that plain bash starts without ignored signals.
 
-    If these tests run in the background, they ignore some signals, and bash would inherit this.
+    If these tests run in the background, they ignore some signals at first.
     """
     ignored = [
         number

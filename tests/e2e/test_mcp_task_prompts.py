@@ -19,7 +19,7 @@ OVERWRITE = "read -p 'Overwrite? ' answer; echo You said $answer"
 @pytest.fixture(scope="module")
 def shared_interactive_daemon() -> Iterator[SharedDaemon]:
     shared = SharedDaemon("--interactive-tools")
-    # Start the daemon now. When the first test begins, it records which processes exist.
+    # Start the daemon now, so that it exists when the first test records the existing processes.
     shared.get()
     yield shared
     shared.close()

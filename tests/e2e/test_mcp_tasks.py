@@ -32,7 +32,7 @@ METHODS: dict[str, Json] = {
 def shared_eager_daemon() -> Iterator[SharedDaemon]:
     """A daemon that makes a task of every call that does not end at once."""
     shared = SharedDaemon("--task-after", "0")
-    # Start the daemon now. When the first test begins, it records which processes exist.
+    # Start the daemon now, so that it exists when the first test records the existing processes.
     shared.get()
     yield shared
     shared.close()

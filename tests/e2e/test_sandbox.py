@@ -258,7 +258,7 @@ def test_nothing_escapes(
             policy["hosts"] = ["localhost", "127.0.0.1:1", "192.0.2.1:1", "*.invalid"]
         configure(daemon, "main", **policy)
         port = tcp.getsockname()[1]
-        # This process is outside the sandbox. In the sandbox, `escapes.py` looks for its name.
+        # This process is outside the sandbox, so `escapes.py` must not find it.
         outside = daemon.background("exec -a 'a witness outside' sleep 300", session="outside")
         attempt = f"python3 escapes.py {path}/outside {daemon.pid} {port}"
         result = daemon.bash(attempt)

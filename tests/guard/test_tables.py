@@ -251,7 +251,7 @@ def test_mkfs_help_is_allowed(command: str) -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        # In the first four lines, -h does not ask for help. It sets the number of hidden sectors
+        # In the first four commands, -h does not ask for help. It sets the number of hidden sectors
         # (vfat) or a hash function (reiserfs), or the guard does not know its meaning (odd).
         *("mkfs.vfat -h 0 /dev/sda1", "mkfs.reiserfs -h r5 /dev/sda1", "mkfs.odd -h 0 /dev/sda1"),
         *("mkfs -t vfat -F 32 -h 0 /dev/sda1", "mkfs.ext4 -L -h /dev/sda1"),

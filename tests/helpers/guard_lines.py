@@ -1,6 +1,7 @@
 """Command lines for the tests of the guard. No test runs any of these lines.
 
-`BLOCKED` has lines that each rule of the guard blocks. The lines in `ALLOWED` only resemble them.
+For each rule of the guard, `BLOCKED` has lines that the rule blocks. The lines in `ALLOWED` only
+resemble such lines.
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ from shelld.shells.course import DEADLINES, TABLE, Action, Event, State, next_st
 
 ALL_DEADLINES = {name for names in DEADLINES.values() for name in names}
 
-# Maps each reason to pairs of a state and an event. For this reason, the event cannot happen in the
-# state.
+# Maps each reason to pairs of a state and an event. The reason says why the event cannot happen in
+# the state.
 IMPOSSIBLE: dict[str, set[tuple[State, Event]]] = {
     "nothing happens any more": {(State.OVER, event) for event in Event},
     "the deadline does not count in this state": {

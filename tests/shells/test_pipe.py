@@ -198,7 +198,7 @@ def test_draining_ends_after_competing_read(
 
 
 class ShortBlocks(MemoryBlocks):
-    """Blocks that store data. The first calls of `put` fail: `failures` is their number."""
+    """Blocks in memory. The first calls of `put` fail: `failures` is their number."""
 
     def __init__(self, failures: int) -> None:
         super().__init__()

@@ -25,7 +25,7 @@ def fed(*outputs: bytes) -> tuple[bytes, Dialogue]:
         (b"\x1b[>0c", b"\x1b[>0;0;0c"),
         (b"text\x1b[5n\x1b[5n", b"\x1b[0n\x1b[0n"),
         # The terminal does not answer requests for the window's size, its title, a setting or the
-        # clipboard. It also does not answer if a program writes what is itself an answer.
+        # clipboard. It also ignores an answer that a program writes.
         (b"\x1b[18t", b""),
         (b"\x1b[21t", b""),
         (b"\x1bP$qm\x1b\\", b""),
