@@ -187,7 +187,7 @@ _EXHAUSTED: Final = {
     "ENOMEM": "memory",
     "EMFILE": "files",
     "ENFILE": "files",
-    # The user has sent too many descriptors over unix sockets that were not received yet.
+    # The user has sent too many descriptors over unix sockets, and nobody has received them yet.
     "ETOOMANYREFS": "files",
     "ENOSPC": "disk",
     "EDQUOT": "disk",
@@ -276,7 +276,7 @@ def inexpressible(what: str, hint: str) -> RpcError:
 
 
 def shutting_down(bash_id: str | None = None, subscription: str | None = None) -> RpcError:
-    """Return the error of a request that the daemon refuses or ends because it stops.
+    """Return the error of a request that the daemon refuses or ends while the daemon shuts down.
 
     `bash_id` is the shell that the request has started, if any. `subscription` is the subscription
     that the request has begun, if any.

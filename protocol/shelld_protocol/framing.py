@@ -155,7 +155,8 @@ class FrameReader:
         is no unfinished message. If this function raises MemoryError, it has changed nothing.
         """
         if self._skipping_line or self._skip_bytes:
-            # The message was dropped before, and `refused_head` has its beginning.
+            # An earlier call has dropped the message, and `refused_head` has the message's
+            # beginning.
             return False
         head = bytes(self._buffer[:_HEAD_BYTES])
         head += data[: _HEAD_BYTES - len(head)]

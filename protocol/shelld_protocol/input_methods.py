@@ -27,8 +27,8 @@ from shelld_protocol.structs import (
 
 
 class WriteStdinParams(Params):
-    """Either `bash_id` or `request_id` is given, and at least one of `text`, `keys`, `base64` and
-    `eof`; they are written in this order.
+    """Give either `bash_id` or `request_id`. Also give at least one of `text`, `keys`, `base64` and
+    `eof`, which are written in this order.
     """
 
     bash_id: Annotated[str, Meta(description="The id that bash returned.")] | None = None
@@ -76,7 +76,7 @@ class WriteStdinResult(BashOutputResult, kw_only=True):
 
 
 class ResizeShellParams(Params):
-    """Either `bash_id` or `request_id` is given, and both `rows` and `cols`."""
+    """Give `rows`, `cols`, and either `bash_id` or `request_id`."""
 
     bash_id: Annotated[str, Meta(description="The id that bash returned.")] | None = None
     rows: Rows | None = None

@@ -84,8 +84,7 @@ _BLANK: Final = b" \t\r\n"
 
 # msgspec and Python recurse once per level of nesting. They share one recursion limit (1,000 by
 # default), which also counts the calling frames. Other code later decodes or encodes parts of a
-# message. If a message is nested so deeply that fewer levels than this are left for that code, the
-# message is refused.
+# message, and needs this many levels. If a message leaves fewer levels, it is refused.
 _RESERVED_LEVELS: Final = 500
 # The nesting that every daemon accepts, including the message's own object. Some daemons accept
 # more, depending on their Python and stack. A client that stays within this limit is never refused

@@ -66,7 +66,7 @@ class TextField(Struct):
 
 
 class AnswerForm(Struct):
-    """The schema of a form with one text."""
+    """The schema of an input form with a single text field."""
 
     type: Literal["object"] = "object"
     properties: dict[str, TextField] = field(default_factory=lambda: {ANSWER_NAME: TextField()})

@@ -21,7 +21,7 @@ from shelld_protocol.structs import Params
 
 P = TypeVar("P", bound=Params)
 
-# The first bytes of JSON values that contain others.
+# The byte with which a JSON object or array begins.
 _OPENINGS: Final = {"object": b"{", "array": b"["}
 
 _raw_object: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])

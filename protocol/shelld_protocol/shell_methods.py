@@ -409,7 +409,8 @@ class BashOutputResult(Result):
     def stdout_data(self) -> bytes:
         """Stdout as bytes.
 
-        With `encoding` base64, they are the bytes that the command wrote, otherwise UTF-8.
+        If `encoding` is base64, they are the bytes that the command wrote. Otherwise they are
+        UTF-8.
         """
         return self._data(self.stdout)
 
@@ -417,7 +418,8 @@ class BashOutputResult(Result):
     def stderr_data(self) -> bytes:
         """Stderr as bytes.
 
-        With `encoding` base64, they are the bytes that the command wrote, otherwise UTF-8.
+        If `encoding` is base64, they are the bytes that the command wrote. Otherwise they are
+        UTF-8.
         """
         return self._data(self.stderr)
 
