@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 _HERE = Path(__file__).with_name("shelld_client")
-# Maps each module that this program makes to the module from which it is made.
+# Maps each module that this program makes to its source.
 TARGETS: Mapping[Path, Path] = {
     _HERE / "methods.py": _HERE / "async_methods.py",
     _HERE / "ongoing.py": _HERE / "async_ongoing.py",

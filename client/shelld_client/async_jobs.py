@@ -2,10 +2,10 @@
 
 `jobs.py` has the same code without await, for `Client`. `make sync` makes it from this file.
 
-Owns the command from its start until the ``async with`` block is left. Also owns, for each reader
-of the job, the offsets up to which it has received the output. Never moves the position of reads
-without offsets, so a job takes no output from other readers of the shell. Invariant: a call that
-raises or is cancelled consumes no output.
+Owns the command from its start until the ``async with`` block ends. For each reader of the job,
+also owns the offsets up to which this reader has received the output. Never moves the position of
+reads without offsets, so a job takes no output from other readers of the shell. Invariant: a call
+that raises or is cancelled consumes no output.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _background_result(call: Call[AnyBashResult], answer: bytes) -> BackgroundRe
 class AsyncJob(AsyncItems[Event]):
     """A command in the background.
 
-    When the block is left, the command and all its processes are killed.
+    When the block ends, the command and all its processes are killed.
 
     Use it with ``async with``. Iterating over the job yields its events: all its output from the
     beginning, its prompts, and finally `ExitEvent`. The iteration, `output` and `wait_for` each
@@ -89,11 +89,11 @@ class AsyncJob(AsyncItems[Event]):
         self._is_over = False
         strip = call.params.get("strip_ansi")
         self._output = AsyncOutputReader(request, may_reconnect, strip=strip)
-        # An event that was received but not yet returned, because skipped output that comes before
-        # it must be read first.
+        # An event that was received but not yet returned. Some output before it was skipped, and
+        # must be read first.
         self._event: Event | None = None
-        # An event that stands for the beginning of the subscription, while the iteration still
-        # reads output that is older than the subscription; otherwise None.
+        # While the iteration still reads output that is older than the subscription, this is an
+        # event that stands for the beginning of the subscription. Otherwise None.
         self._beginning: Event | None = None
         # The params of the subscription, or None before it begins. `from_seq` is the number of the
         # last event that was received, so the same call continues the subscription after a lost
@@ -163,8 +163,8 @@ class AsyncJob(AsyncItems[Event]):
         except (ShellError, TimeoutError):
             # If the daemon has ended, the command has ended as well. After a timeout, the request
             # is already sent, and the daemon executes it although nobody waits for the answer. But
-            # if the connection was lost, no request was sent, so `_end` has the command killed on
-            # the next connection.
+            # if the connection was lost, no request was sent. In this case, `_end` arranges that
+            # the client kills the command once it has reconnected.
             self._is_killed = not self._is_cut
         finally:
             self._end()
@@ -325,7 +325,8 @@ class AsyncJob(AsyncItems[Event]):
                 # job over which nobody iterates.
                 self._listening = await self._listen()
             if self._beginning is not None:
-                # A subscription sends only output that no read without offsets has returned.
+                # A subscription leaves out output that a read without offsets has returned. So
+                # first read all older output by offset.
                 if await self._output.catch_up(self._beginning):
                     self._beginning = None
                 continue

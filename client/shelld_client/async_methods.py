@@ -207,8 +207,8 @@ class AsyncMethods:
     def events(self, **options: Unpack[EventOptions]) -> AsyncEventStream:
         """Return the events of shells. Use the result with ``async with``, and iterate over it.
 
-        By default, these are the output and exit events of all shells, including shells that start
-        later.
+        By default, the iteration yields the output and exit events of all shells, including shells
+        that start later.
         """
         return AsyncEventStream(self._begin, self._repeatable(options))
 
@@ -224,7 +224,7 @@ class AsyncMethods:
     def start(self, command: str, **options: Unpack[BashOptions]) -> AsyncJob:
         """Run a command in the background.
 
-        Use the job with ``async with``. When the block is left, the job is killed.
+        Use the job with ``async with``. When the block ends, the job is killed.
         """
         call = calls.followed_bash(command, {**options, "run_in_background": True}, None)
         return AsyncJob(self._begin, self._request, self._finish, self._may_reconnect, call)

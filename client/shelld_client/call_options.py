@@ -150,8 +150,8 @@ class InputOptions(TypingOptions, total=False):
 
 
 class ReadOptions(TypedDict, total=False):
-    """Options for reading output. `wait` (up to 600,000 ms) waits until `until` is met or the
-    command ends.
+    """Options for reading output. `wait` is how long to wait, up to 600,000 ms. The wait ends early
+    when the condition `until` is met or the command ends.
 
     `until` is "output", "exit", "prompt" (the command waits for input), "match" (`pattern`, an RE2
     pattern, matches a line), "quiet" (no output for `quiet_ms`, by default 500) or "listening" (a

@@ -105,7 +105,7 @@ class Call(NamedTuple, Generic[T]):
 
 
 def find_again(call: Call[Any]) -> Call[Any] | None:
-    """Return a call that finds what `call` has begun, for the case that the answer is lost.
+    """Return a call that finds what `call` has begun. It is needed if the answer to `call` is lost.
 
     The returned call starts no command. Return None if `call` has no key.
     """
@@ -167,8 +167,8 @@ def bash(command: str, options: Mapping[str, Any]) -> Call[AnyBashResult]:
 
 
 def has_run(error: ShellError) -> bool:
-    """Return whether an error of `bash` is about a command that has run, and names the command's
-    shell.
+    """Return whether an error of `bash` is about a command that has run. Such an error names the
+    command's shell.
     """
     # The error about an unknown key, or about a key whose shell is gone, has a `bash_id`, too.
     return "bash_id" in error.data and not isinstance(error, ShellNotFound)
@@ -196,7 +196,7 @@ def check_run_options(options: Mapping[str, Any], on_output: OnOutput | None) ->
 def followed_bash(
     command: str, options: Mapping[str, Any], notify: Sequence[EventName] | None
 ) -> Call[AnyBashResult]:
-    """Return the call that runs a command and asks for the events `notify` about it.
+    """Return the call that runs a command and asks for the command's events. `notify` names them.
 
     Raises TypeError for a dry run.
     """

@@ -134,7 +134,7 @@ class Child:
             try:
                 pid, status = os.waitpid(self.process.pid, os.WNOHANG)
             except ChildProcessError:
-                # The program that uses us ignores SIGCHLD, or has reaped the process, so the exit
+                # The application ignores SIGCHLD, or has reaped the process itself. So the exit
                 # code is lost. `Popen.poll` would report 0.
                 self._is_status_lost = True
                 self.process.returncode = 0

@@ -2,7 +2,8 @@
 
 Any number of tasks of one event loop can use a client. If a task that awaits a call is cancelled,
 the client also cancels the call in the daemon. For `bash`, this kills the command and every process
-it started. Any task of the event loop may leave a client, even if another task has entered it.
+it started. A client may be closed in another task than the one that entered it, but only on the
+same event loop.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ class _Pending:
 
 
 def _comes_again() -> bool:
-    """Return whether a task that was just cancelled will be cancelled at its next wait, too.
+    """Return whether a task that was just cancelled will be cancelled again at its next wait.
 
     This is so if a scope of anyio or trio is cancelled, but not if asyncio has cancelled the task.
     """
@@ -299,7 +300,7 @@ class AsyncClient(SpawnedClient, AsyncMethods):
             try:
                 self._on_restart(Restart(cause, restored))
             except Exception:
-                # The daemon is ready, so the calls that wait for it must go on.
+                # Raise nothing: the daemon is ready, and other calls wait for it.
                 logger.exception("on_restart has failed")
 
     async def _enter_again(self, session: str, directory: str) -> bool:
@@ -345,7 +346,7 @@ class AsyncClient(SpawnedClient, AsyncMethods):
 
     async def _end(self, *, patiently: bool) -> None:
         if self._left is not None:
-            # Another task is already exiting the client, which takes a bounded time.
+            # Another task is already closing the client. This takes a bounded time.
             with anyio.CancelScope(shield=True):
                 await self._left.wait()
             return

@@ -151,7 +151,8 @@ class Connection(Generic[T]):
         self.is_stolen = False
         # The data before the first message, or None once a message has come.
         self._banner: bytearray | None = bytearray()
-        # How many bytes of the banner are complete lines without a message.
+        # The length, in bytes, of the complete lines in the banner. None of them contains a
+        # message.
         self._skipped = 0
         # Whether logging was on at the last check. A check can wait for a lock, so code that must
         # not wait uses this value instead.
@@ -182,10 +183,10 @@ class Connection(Generic[T]):
     def call(self, request_id: int, method: str, params: dict[str, Any], pending: T) -> bytes:
         """Register a call, and return the bytes of its request.
 
-        Raises `InvalidParams` for NaN, infinity, bytes, lone surrogates and nesting that is too
-        deep; TypeError for other types that JSON does not have (paths are sent as text);
-        `ProtocolError` for anything else that JSON cannot express; `MessageTooLarge`; and
-        MemoryError if there is no memory to encode the request.
+        Encodes paths as text. Raises `InvalidParams` for NaN, infinity, bytes, lone surrogates and
+        nesting that is too deep, TypeError for other types that JSON does not have, and
+        `ProtocolError` for anything else that JSON cannot express. Also raises `MessageTooLarge`,
+        and MemoryError if there is no memory to encode the request.
         """
         try:
             require_json(params)
@@ -366,7 +367,7 @@ class Connection(Generic[T]):
     def _take_larger_than(self, limit: int) -> Iterator[tuple[T, ShellError]]:
         """Yield the calls with more than `limit` bytes.
 
-        The peer refuses them without naming their ids.
+        The peer refuses such calls, but does not name their ids.
         """
         for request_id, pending in self._pending.copy().items():
             if pending.size > limit and self._pending.pop(request_id, None) is not None:

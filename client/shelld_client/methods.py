@@ -205,8 +205,8 @@ class Methods:
     def events(self, **options: Unpack[EventOptions]) -> EventStream:
         """Return the events of shells. Use the result with ``with``, and iterate over it.
 
-        By default, these are the output and exit events of all shells, including shells that start
-        later.
+        By default, the iteration yields the output and exit events of all shells, including shells
+        that start later.
         """
         return EventStream(self._begin, self._repeatable(options))
 
@@ -222,7 +222,7 @@ class Methods:
     def start(self, command: str, **options: Unpack[BashOptions]) -> Job:
         """Run a command in the background.
 
-        Use the job with ``with``. When the block is left, the job is killed.
+        Use the job with ``with``. When the block ends, the job is killed.
         """
         call = calls.followed_bash(command, {**options, "run_in_background": True}, None)
         return Job(self._begin, self._request, self._finish, self._may_reconnect, call)

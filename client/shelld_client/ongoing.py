@@ -143,8 +143,8 @@ class Ongoing:
     def withdraw(self) -> None:
         """Stop listening, and give up the subscription without ending it.
 
-        If the request has no answer yet, the daemon still continues the subscription when it
-        answers. After that, another request can continue the subscription again, or end it.
+        If the daemon has not answered the request yet, its answer will still continue the
+        subscription. After that, another request can continue the subscription again, or end it.
         """
         # First set the flag, then withdraw the claim. `answered` first claims the subscription, and
         # then reads the flag. So if both methods run at the same time, the one that ends last
@@ -202,9 +202,9 @@ class Ongoing:
 
         This method waits for nothing, because the caller may have been interrupted. If the request
         has taken a subscription from another reader, it gives the subscription back. That reader
-        then owns the subscription again, so that the reader ends the subscription when it leaves,
-        but the reader receives no more events. If an interrupt stops this method early, call it
-        again to do the remaining steps.
+        then owns the subscription again: when the reader leaves, it ends the subscription. But the
+        reader receives no more events. If an interrupt stops this method early, call it again to do
+        the remaining steps.
         """
 
         def undo(answer: bytes | ShellError) -> None:

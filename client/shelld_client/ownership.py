@@ -3,8 +3,8 @@
 The owner gets the events of the subscription. When the owner leaves, it ends the subscription.
 
 A request that continues a subscription is first an *heir*. It becomes the owner when its answer
-arrives. Of several heirs, the one that is answered last stays the owner. If the owner leaves while
-the subscription has an heir, the subscription does not end.
+arrives. If several heirs are answered, the owner is the heir whose answer came last. If the owner
+leaves while the subscription has an heir, the subscription does not end.
 
 If a request is interrupted after it has become the owner, it gives the subscription *back* to the
 previous reader. That reader owns the subscription again, so it ends the subscription when it
@@ -25,8 +25,8 @@ class Ownership:
         self._owners: dict[str, int] = {}
         # The requests that have become owners and have not left yet.
         self._readers: dict[int, None] = {}
-        # If a request has given its subscription back, maps the id of the request to the id of the
-        # previous reader, which owns the subscription again.
+        # The ids of the requests that have given their subscriptions back. The value is the id of
+        # the previous reader, which owns the subscription again.
         self._given_back: dict[int, int] = {}
         self._heirs: dict[tuple[str, int], None] = {}
         # The subscriptions that their owners are about to end.
@@ -46,10 +46,13 @@ class Ownership:
             raise ShellError(f"{subscription} was ended by its reader")
 
     def claim(self, subscription: str, request_id: int) -> int | None:
-        """Make a request the owner. Return the previous reader, unless it has left."""
+        """Record that a request has become the owner.
+
+        Return the previous reader, unless it has left.
+        """
         before = self._owners.get(subscription)
-        # Make the request a reader first, because an owner that is not a reader counts as having
-        # left.
+        # First register the request as a reader, because an owner that is not a reader counts as
+        # having left.
         self._readers[request_id] = None
         self._owners[subscription] = request_id
         self._heirs.pop((subscription, request_id), None)

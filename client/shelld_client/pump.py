@@ -282,8 +282,8 @@ class Pump:
 
     def _woken(self) -> None:
         assert self._wakeup is not None
-        # Write first: the caller waits, and with each system call, another thread may get the
-        # interpreter's lock.
+        # Write before any other system call. The caller waits, and during each system call, another
+        # thread may take the interpreter's lock.
         self._write()
         self._wakeup.clear()
         # Another thread may just have queued a message, and `clear` may have removed the wake-up

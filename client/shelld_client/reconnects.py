@@ -16,15 +16,15 @@ from shelld_client.calls import Call
 from shelld_client.errors import DaemonExited, NoAnswer, ShellError, SpawnFailed, TargetLost
 from shelld_client.ownership import Ownership
 
-# How long to try to reconnect, and the first and the longest pause between two attempts. The daemon
-# may need ten seconds to notice the lost connection.
+# How long to try to reconnect. The pause between two attempts grows from `_FIRST_PAUSE_S` to
+# `_LONGEST_PAUSE_S`. The daemon may need ten seconds to notice the lost connection.
 RECONNECT_S: Final = 30.0
 _FIRST_PAUSE_S: Final = 0.05
 _LONGEST_PAUSE_S: Final = 2.0
 
-# If a call has lost this many connections in a row, each of them within this time, the client does
-# not repeat the call again. Such a call may be the cause: its answer may need too much memory, for
-# example.
+# If a call has lost this many connections in a row, each within this time after the call was sent,
+# the client does not repeat the call again. Such a call may be the cause: its answer may need too
+# much memory, for example.
 _MAX_QUICK_LOSSES: Final = 5
 _QUICK_LOSS_S: Final = 10.0
 # The maximum number of such connections for a call that nobody waits for. It is lower, so that the
@@ -62,8 +62,8 @@ class Reconnect:
         # Why the last attempt to attach has failed. Calls that have waited for this attempt fail,
         # too. Otherwise, these calls would try again one after the other, each for the same time.
         self.failure: ShellError | None = None
-        # Calls to send again, because their connection was lost before the answer. Nobody needs
-        # their answers.
+        # These calls must be sent again, because the connection was lost before their answers came.
+        # Nobody needs the answers.
         self.unsent: collections.deque[Call[Any]] = collections.deque()
 
     def send_later(self, call: Call[Any]) -> None:
@@ -109,8 +109,8 @@ class Reconnect:
 
 
 class Losses:
-    """Counts the connections in a row that were lost soon after a call was sent on them, and before
-    the call has received anything new.
+    """Counts how many connections in a row a call has lost soon after it was sent. Begins again
+    when the call receives anything new.
     """
 
     def __init__(self) -> None:

@@ -25,8 +25,8 @@ os.register_at_fork(after_in_child=pump_threads.clear)
 def may_wait() -> bool:
     """Return whether this thread may wait for a pump's thread, or for a lock.
 
-    A pump's thread may not wait: it could wait for itself, or for a thread that waits for an answer
-    from this pump. Once the interpreter shuts down, the pump threads no longer run.
+    A pump's thread must not wait: it could wait for itself, or for a thread that waits for an
+    answer from this pump. Once the interpreter shuts down, the pump threads no longer run.
     """
     return threading.get_ident() not in pump_threads and not sys.is_finalizing()
 

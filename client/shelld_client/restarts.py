@@ -40,7 +40,7 @@ class Restart(NamedTuple):
     """Describes the start of a new daemon. `cause` is the error that says how the previous daemon
     has died.
 
-    `directories` maps each session that was created again to its directory. The variables and
+    `directories` has the directory of each session that was created again. The variables and
     functions of these sessions are lost. All other sessions are lost.
     """
 
@@ -48,7 +48,7 @@ class Restart(NamedTuple):
     directories: Mapping[str, str]
 
 
-# The methods about a session that take the session's target.
+# The methods that concern one session, and have a param for the target of this session.
 _ABOUT_SESSIONS: Final = frozenset({"bash", "close_session", "configure_session", "get_session"})
 # The methods in `_ABOUT_SESSIONS` that begin a session.
 _BEGINNING: Final = frozenset({"bash", "configure_session"})
@@ -64,7 +64,7 @@ class Memory:
         # comes before the calls about sessions at this target.
         self._configured: dict[tuple[str, str], Call[Any]] = {}
         self._directories: dict[str, str] = {}
-        # If a call has begun a session at a target, maps the session to the target.
+        # The target of each session that a call has begun at a target.
         self._targets: dict[str, str] = {}
 
     def noted(self, call: Call[T]) -> Call[T]:
@@ -155,7 +155,7 @@ class Memory:
 
     @property
     def configured(self) -> Sequence[Call[Any]]:
-        """The calls that configure the new daemon like the old one."""
+        """The calls that give the new daemon the configuration of the old one."""
         return tuple(self._configured.values())
 
     @property
@@ -164,7 +164,7 @@ class Memory:
 
 
 def _begins(call: Call[Any]) -> bool:
-    """Return whether a call to a target would begin the session that it names, if it is new."""
+    """Return whether a call would begin its session at a target, if the session is new."""
     params = call.params
     starts_nothing = params.get("dry_run") or params.get("key_must_exist")
     is_default = params.get("session", DEFAULT_SESSION) == DEFAULT_SESSION

@@ -33,10 +33,11 @@ from shelld_client.reconnects import Reconnect
 # ssh, the start takes seconds.
 START_TIMEOUT_S: Final = 10.0
 
-# How long to wait for the command of a job to end when the `with` block of the job ends, even if
+# When the `with` block of a job ends, wait at most this long until the command has ended, even if
 # the caller is cancelled.
 FINISH_TIMEOUT_S: Final = 10.0
-# How long leaving the client waits for answers that the daemon has sent already.
+# When the `with` block of a client ends, wait at most this long for answers that the daemon has
+# sent already.
 LAST_ANSWERS_S: Final = 2.0
 
 
@@ -87,9 +88,9 @@ class SpawnedClient:
         appended to `command`. The daemon and its commands start with the environment `env` and in
         the directory `cwd`.
 
-        A client can be entered once. Entering waits `start_timeout` seconds (None: without limit)
-        for the daemon's first answer, and skips up to 64 KiB of other text before it. Entering
-        raises `SpawnFailed` or `DaemonExited`, and `ProtocolError` if the program is not a shelld.
+        A client can be entered once. It then waits `start_timeout` seconds (None: without limit)
+        for the daemon's first answer, and skips up to 64 KiB of other text before it. It raises
+        `SpawnFailed` or `DaemonExited`, and `ProtocolError` if the program is not a shelld.
         """
         argv = daemon_command(command, args)
         return cls(argv, env=env, cwd=cwd, start_timeout=start_timeout)
@@ -109,14 +110,14 @@ class SpawnedClient:
     ) -> Self:
         """Return a client. When it is entered, it joins the lasting daemon `name`, or starts it.
 
-        When the client is left, the daemon and its shells continue to run. The daemon ends after
-        `linger` seconds without a client. If `linger` is None, a running daemon keeps its current
-        limit, and a new daemon gets 3,600 seconds. `steal` takes the daemon away from another
-        client. `args` (options of the daemon), `env` and `cwd` have an effect only if the daemon is
-        started.
+        When the `with` block of the client ends, the daemon and its shells continue to run. The
+        daemon ends after `linger` seconds without a client. If `linger` is None, a running daemon
+        keeps its current limit, and a new daemon gets 3,600 seconds. `steal` takes the daemon away
+        from another client. `args` (options of the daemon), `env` and `cwd` have an effect only if
+        the daemon is started.
 
-        Entering raises the errors that `spawn` describes. If another client is attached, the error
-        is `DaemonExited` with `exit_code` 4.
+        When the client is entered, it raises the errors that `spawn` describes. If another client
+        is attached, the error is `DaemonExited` with `exit_code` 4.
 
         With `reconnect`, if the connection is lost, the client tries to reconnect for up to 30
         seconds. The client repeats the calls under way that have an `idempotency_key`. It also
@@ -175,7 +176,7 @@ class SpawnedClient:
             raise copy.copy(self._failure)
 
     def _no_answer(self, said: str) -> NoAnswer:
-        """Return the exception to raise on entering after `start_timeout`."""
+        """Return the exception for a peer that has not answered within `start_timeout`."""
         assert self._child is not None
         sentence = f"the peer did not answer within {self._start_timeout:g} s (start_timeout){said}"
         last_words = self._child.last_words
@@ -183,7 +184,7 @@ class SpawnedClient:
 
 
 def no_shelld(error: ShellError) -> ShellError:
-    """Return the exception to raise on entering if the first call has failed with `error`."""
+    """Return the exception for a start whose first call has failed with `error`."""
     if isinstance(error, (DaemonExited, ProtocolError, SpawnFailed)):
         return error
     return ProtocolError(f"the peer refuses a ping, so it is not shelld: {error}")

@@ -70,7 +70,10 @@ class Items(Generic[T]):
                 self._is_taking = False
 
     def _check_taker(self) -> None:
-        """Raise RuntimeError if no item can reach the caller, for example on another event loop."""
+        """Raise RuntimeError if no item can ever reach the caller.
+
+        For example, the caller may run on another event loop.
+        """
         # Read the attribute once, because in `Client`, an interrupt may change it between two uses.
         if (ongoing := self._ongoing) is not None:
             ongoing.check_taker()
@@ -132,13 +135,13 @@ class EventStream(_Iteration[Event]):
     """Yields the events of a subscription. Use it with ``with``, and iterate over it.
 
     The iteration over the events of a single shell ends with the shell's last event. An iteration
-    over several shells goes on until the block is left, or the daemon ends (`DaemonExited`).
+    over several shells goes on until the block ends, or the daemon ends (`DaemonExited`).
 
     Inside the block, `subscription` is the name of the subscription, with which it can be
     continued, and `seq` is the number of the last event.
 
-    If so many events happen while the connection is lost that the daemon does not keep them all,
-    the iteration raises `InvalidParams` once. Iterate again for the events that are still kept.
+    If the connection is lost, and more events happen meanwhile than the daemon keeps, the iteration
+    raises `InvalidParams` once. Iterate again for the events that are still kept.
     """
 
     _subscribed: SubscribeResult | None = None

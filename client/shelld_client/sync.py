@@ -78,7 +78,7 @@ class Client(SpawnedClient, Methods):
         # the reason in `AsyncItems`.
         self._attaching = threading.RLock()
         self._is_attaching = False
-        # Set when the client is exited.
+        # This is set once the `with` block of the client ends.
         self._leaving = Latch()
 
     def __enter__(self) -> Self:
@@ -148,12 +148,12 @@ class Client(SpawnedClient, Methods):
             self._take_last_answers(link)
             patiently = True
         finally:
-            # An interrupt may come during the wait for the last answers. The client is left even
+            # An interrupt may come during the wait for the last answers. The `with` block ends even
             # then, so no call may attach again.
             try:
                 self._leaving.set()
-                # Another thread that attaches again first sets the newest link, and then checks
-                # `_leaving`. So either this method closes its link, or that thread gives up.
+                # If another thread attaches again, it sets `_newest` before it checks `_leaving`.
+                # So either this method closes that thread's link, or that thread gives up.
                 newest = self._newest or newest
                 self._failure = self._failure or link.failure or closed
                 link.failure = newest.failure = link.failure or closed

@@ -46,7 +46,7 @@ class Transport:
         self._reading = anyio.CancelScope()
 
     def send(self, data: bytes) -> None:
-        """Queue `data`, and write as much as the daemon takes at once.
+        """Queue `data`, and write as much of it as the daemon accepts without a wait.
 
         If the daemon has died, the task that reads stdout reports the daemon's end.
         """
@@ -60,7 +60,7 @@ class Transport:
             self._outbox_filled.set()
 
     def _write(self) -> None:
-        """Write as much of the first message as the daemon takes.
+        """Write as much of the first message as the daemon accepts without a wait.
 
         An interrupt cannot corrupt the stream.
         """
@@ -116,7 +116,7 @@ class Transport:
             self._reading.cancel()
 
     async def collect_stderr(self) -> None:
-        """Keep the last output on stderr, until stderr is closed."""
+        """Remember the newest text on the process's stderr. Return when stderr is closed."""
         while data := await _receive(self._child.stderr, READ_BYTES):
             self._child.keep_stderr(data)
         self.stderr_ended.set()

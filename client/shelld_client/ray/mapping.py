@@ -28,9 +28,9 @@ R = TypeVar("R")
 
 Run: TypeAlias = Callable[[str], Coroutine[Any, Any, BashResult]]
 
-# A new command starts only if the caller has taken the results of all but a few earlier commands:
-# fewer than this number times the number of commands that may run at once. So while the oldest
-# command is slow, other commands can begin and end.
+# `_Window` holds the commands that have begun and whose results the caller has not taken. Its
+# maximum size is this number, multiplied by the number of commands that may run at once. So while
+# the oldest command is slow, other commands can begin and end.
 _AHEAD: Final = 4
 
 

@@ -83,7 +83,7 @@ class Placement:
             raise DaemonExited(self.closed)
 
     async def _home(self, session: str) -> _Home:
-        """Return on which daemon a session is. If the session is new, choose a daemon."""
+        """Return the daemon that has the session. If the session is new, choose a daemon."""
         if session not in self._homes:
             member = await self._member(_sessions_first)
             # While this call waited, another call may have chosen the daemon.

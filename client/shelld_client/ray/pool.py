@@ -1,9 +1,9 @@
 """Provides `Pool`, which runs commands on daemons in the actors of a Ray cluster.
 
-Owns its daemons, from the request for each actor until the actor has ended, and the tasks that
-start and end them. Invariants: a daemon is in `_members` as soon as Ray is asked for its actor;
-each wait for room in the cluster is bounded, or happens in the background; a lost daemon is
-replaced, and only its own sessions are lost.
+Owns its daemons, and the tasks that start and end them. Owns each daemon from the request for the
+daemon's actor until the actor has ended. Invariants: a daemon is in `_members` as soon as Ray is
+asked for its actor; each wait for room in the cluster is bounded, or happens in the background; a
+lost daemon is replaced, and only its own sessions are lost.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ _REMOVED: Final = lost("it was removed from the pool")
 
 logger: Final = logging.getLogger("shelld_client.ray")
 
-# The first and the longest pause between two attempts to replace a daemon.
+# The pause between two attempts to replace a daemon grows from `FIRST_PAUSE_S` to
+# `LONGEST_PAUSE_S`.
 FIRST_PAUSE_S: Final = 1.0
 LONGEST_PAUSE_S: Final = 30.0
 
@@ -59,9 +60,9 @@ class Pool:
     their turn. `actor_options` are further options of Ray's actors, such as `scheduling_strategy`
     and `runtime_env`.
 
-    Entering the pool joins the cluster to which the process is connected, or starts Ray. Entering
-    raises `ResourceExhausted` if the cluster has no room within `start_timeout` seconds. When the
-    block or the process ends, all daemons end with all their commands.
+    When the pool is entered, it joins the cluster to which the process is connected, or starts Ray.
+    The pool raises `ResourceExhausted` if the cluster has no room within `start_timeout` seconds.
+    When the block or the process ends, all daemons end with all their commands.
     """
 
     def __init__(
@@ -287,8 +288,9 @@ class Pool:
     def _drain(self, count: int) -> list[Member]:
         """Choose `count` daemons that are to end.
 
-        First choose replacements for lost daemons that are still starting, and cancel their start.
-        Return the other chosen daemons, which take no more sessions and end once they are idle.
+        Replacements for lost daemons may still be starting. First choose these, and cancel their
+        start. Return the other chosen daemons. They take no more sessions, and end once they are
+        idle.
         """
         for task in list(self._replacements)[: max(0, count)]:
             task.cancel()

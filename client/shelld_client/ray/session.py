@@ -50,7 +50,7 @@ class Router(Protocol):
 
 
 def in_session(call: Call[T], session: str) -> Call[T]:
-    """Return the call with the name of the session.
+    """Return the call. If its method takes a session, add the name of this session.
 
     Raises `InvalidParams` if the call names another session.
     """
@@ -137,8 +137,8 @@ class Session(AsyncMethods):
     ) -> CloseSessionResult:
         """End this session and all its processes, and forget which daemon had it.
 
-        The next call may start the session on another daemon. If the session's daemon is lost, only
-        forget this daemon.
+        The next call may start the session on another daemon. If the session's daemon is lost, this
+        method only forgets the daemon, because there is nothing to end.
         """
         try:
             result = await super().close_session(session, target=target)

@@ -14,14 +14,14 @@ from shelld_protocol.errors import ErrorKind
 
 logger: Final = logging.getLogger("shelld_client.ray")
 
-# How long daemons may take to start before the log says what the pool waits for.
+# If the start takes longer than this, the log says what the pool is waiting for.
 NOTICE_S: Final = 5.0
 
 
 async def all_started(
     tasks: Sequence[asyncio.Task[None]], timeout: float | None, needs: Needs
 ) -> None:
-    """Wait until all daemons have started, each in one of `tasks`.
+    """Wait until all daemons have started. Each of `tasks` starts one daemon.
 
     `needs` are the resources that each daemon needs. Raises the error of the first task that fails,
     and `ResourceExhausted` after `timeout` seconds.
