@@ -1,11 +1,11 @@
 """The time that `shelld attach` takes to its first answer, and the cost of calls through it.
 
-The lasting daemon runs already. No process stands between the client and this daemon, so its calls
-should take as long as those to a plain daemon. The two daemons take turns, and figures are medians.
-The kernel shares processors between sessions (autogroup), and a lasting daemon has a session of its
-own. So the plain daemon gets a session of its own, too, as it does when a client starts it. On a
-busy machine, a ping of the plain daemon took ten times as long in a session of its own as in the
-session of the benchmark.
+The lasting daemon runs already. No process stands between the client and this daemon, so the
+client's calls should take as long as calls to a plain daemon. The two daemons take turns, and
+figures are medians. The kernel shares processors between sessions (autogroup), and a lasting daemon
+has a session of its own. So the plain daemon gets a session of its own, too, as it does when a
+client starts it. On a busy machine, a ping of the plain daemon took ten times as long in a session
+of its own as in the session of the benchmark.
 
 Usage: python benchmarks/attach.py [--rounds N]
 """

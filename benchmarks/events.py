@@ -103,7 +103,7 @@ def order(count: int) -> tuple[int, int, int]:
 
 
 def our_exits(rounds: int, idle: int) -> list[float]:
-    """Return the times, in ms, from the last line of a command to the event about its exit."""
+    """Return the delays, in ms, between the last line of a command and the event of its exit."""
     ours = Ours("--max-shells", "300")
     for _ in range(idle):
         ours.ask("bash", command="sleep 1000", run_in_background=True, session=None)
@@ -124,8 +124,8 @@ def our_exits(rounds: int, idle: int) -> list[float]:
 
 class Codex(ExecServer):
     def exits(self, rounds: int) -> tuple[list[float], int]:
-        """Return the times, in ms, from the last line of a command to its exit, and how many exits
-        came before their output.
+        """Return the delays, in ms, between the last line of a command and the event of its exit.
+        Also return how many pieces of output came after the exit.
         """
         times: list[float] = []
         early = 0
@@ -161,8 +161,8 @@ class Codex(ExecServer):
 
 
 async def our_push() -> tuple[float, float]:
-    """Return how many seconds the Python client takes for the pushed output, and by how many MB the
-    daemon grows.
+    """Return the seconds that the Python client takes for the pushed output, and the growth of the
+    daemon in MB.
     """
     async with AsyncClient.spawn(args=_KEEP_ALL) as shell:
         before = resident_mb(shell.pid)
@@ -181,7 +181,9 @@ async def our_push() -> tuple[float, float]:
 
 
 def slow_client() -> tuple[float, bool]:
-    """Return by how many MB a daemon grows for a slow client, and whether it got the exit event."""
+    """Return the growth of a daemon in MB, and whether the exit event came. The client reads
+    slowly.
+    """
     ours = Ours()
     ours.ask("subscribe", events=["output", "exit"])
     before = most = resident_mb(ours.pid)

@@ -52,8 +52,8 @@ Patterns = dict[str, list[re.Pattern[str]]]
 class Judged(NamedTuple):
     """What each method of detection says about one program of the corpus.
 
-    `after_ms` maps each method to how long the program was silent before the method reported that
-    it waits for input. A method that never reports this is not in `after_ms`.
+    `after_ms` has an entry for each method that has reported that the program waits for input. The
+    value says how long the program was silent before the report, or is None if this is unknown.
     """
 
     entry: Entry
@@ -184,8 +184,8 @@ def _processor_s(pid: int) -> float:
 
 
 def idle(shells: int, seconds: float) -> None:
-    """Compare three daemons that run silent commands: one does not watch them, two watch them
-    differently.
+    """Compare three daemons that run silent commands. In one, calls wait with `until`; in another,
+    calls have `on_prompt`; the third watches for no prompts.
     """
 
     def ask_for_prompt(daemon: RawDaemon, bash_id: str) -> None:

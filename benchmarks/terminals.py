@@ -1,9 +1,9 @@
 """The cost of terminals, and of writing input to running commands.
 
 The benchmark measures the start of a command with a terminal and with pipes, and the time from a
-write to its answer. It measures the throughput of a terminal. While a program writes a lot to its
-terminal, it measures the daemon's memory and the delay of the screen. All variants take turns;
-figures are medians.
+write to its answer. It also measures the throughput of a terminal. Finally, it measures the
+daemon's memory and the delay of the screen while a program writes a lot to its terminal. All
+variants take turns; figures are medians.
 
 Usage: python benchmarks/terminals.py [--rounds N] [--megabytes N]
 """

@@ -1,4 +1,4 @@
-"""How soon a waiting call is answered after the event that it waits for, for each `until`.
+"""The delay between an event and the answer to a call that waits for it, for each `until`.
 
 The benchmark compares such a call with a client that asks every 100 ms, and counts the calls of
 both. The two methods take turns, and figures are medians. The events come at random moments.

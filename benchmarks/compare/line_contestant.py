@@ -1,4 +1,4 @@
-"""The common part of installed servers that speak JSON, one message per line."""
+"""Drives an installed server that exchanges messages in JSON, one message per line."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ LARGE_LIMIT_S = 60.0
 # The time limit for an answer that a leftover process may delay.
 SHORT_LIMIT_S = 5.0
 
-# Maps each figure of a question to the measured values.
+# The measured values, by the name of the figure.
 Samples = dict[str, list[float]]
 
 

@@ -29,8 +29,8 @@ OURS = "shelld"
 INTRODUCTION = """\
 # Benchmarks
 
-Generated from `benchmarks/results.json`, which `make bench-peers` writes. For each row, all
-programs were measured in one run, in turns, on the same machine:
+This page is generated from `benchmarks/results.json`, which `make bench-peers` writes. For each
+row, all programs were measured in one run, in turns, on the same machine:
 {machine}.
 A figure is a median, with the quartiles in parentheses, and less is better everywhere. Absolute
 times depend on this machine; ratios compare the programs.
@@ -45,9 +45,9 @@ limit would have made the measurement impossible. Agents whose shell is part of 
 a login were not measured.
 
 - Memory at rest is the memory of all processes between the program and its commands. Memory for
-  output is how much the memory of these processes grows at its peak, after a fresh start. If a
-  program starts its commands itself, its own memory counts. Memory that several processes share is
-  divided among them (Pss in proc(5)).
+  output is the largest growth of the memory of these processes after a fresh start. If a program
+  starts its commands itself, its own memory counts. Memory that several processes share is divided
+  among them (Pss in proc(5)).
 - The three processes are a child, one that ignores SIGHUP (`nohup`) and one in a session of its own
   (`setsid`). The figure counts the processes that are left three seconds after the end.
 - To kill the server, the benchmark sends SIGKILL to the process that the client has started. If the
@@ -73,7 +73,7 @@ This section adds programs that only run terminals, and leaves out programs that
   line that it reads.
 """
 
-# Why another contestant is ahead of shelld, by figure.
+# For each figure in which another contestant is ahead of shelld: the reason.
 NOTES = {
     "start": (
         "a compiled program does not have to start an interpreter. Half of shelld's time goes "
@@ -93,19 +93,19 @@ NOTES = {
         "sure that nothing of the command is left. If no runner is idle, one has to be forked "
         "first."
     ),
-    "thousand": "the same reason as for 50 commands.",
+    "thousand": "the reason is the same as for 50 commands.",
     "output_100": "both keep only a part of the output, and the time is that of `cat`.",
-    "output_1000": "the same reason as for 100 MB.",
+    "output_1000": "the reason is the same as for 100 MB.",
     "output_100_memory": (
         "shelld keeps output in memory, up to a fixed size, until it goes to a file, from which it "
         "can still be read. codex exec-server sends output on as it comes, and the last 1 MB of it "
         "can be read again."
     ),
-    "output_1000_memory": "the same reason as for 100 MB.",
+    "output_1000_memory": "the reason is the same as for 100 MB.",
     "leftover": (
-        "when bash has ended but another process still holds the pipe, the answer waits 50 ms for "
-        "what that process may be about to write. Otherwise the output of `> >(tee log)` would be "
-        "lost."
+        "if another process still holds the pipe when bash has ended, the answer comes 50 ms "
+        "later, because that process may still write something. Otherwise the output of "
+        "`> >(tee log)` would be lost."
     ),
     "tty_start": (
         "all programs start a bash, which takes most of the time. shelld asks a runner to start "
@@ -121,8 +121,8 @@ NOTES = {
         "two servers send bytes as base64."
     ),
     "tty_screen": (
-        "tmux draws all output at once, in the process that answers. shelld draws each screen in a "
-        "separate process, because output can be hostile, and asks this process several times."
+        "tmux draws all output at once, in the process that answers. Output can be hostile, so "
+        "shelld draws each screen in a separate process. shelld asks this process several times."
     ),
 }
 
@@ -144,7 +144,7 @@ SECTION = re.compile(r"(<!-- measured -->\n).*?(<!-- end of measured -->)", re.D
 
 
 def _names(results: Results, figures: Iterable[str]) -> list[str]:
-    """Return the contestants that were asked for any of these figures."""
+    """Return the names of all contestants in the rows of these figures."""
     rows = (results.rows.get(figure, {}) for figure in figures)
     return list(dict.fromkeys(name for row in rows for name in row))
 
@@ -186,7 +186,7 @@ def _page(results: Results) -> str:
     for figure in results.rows:
         if others := ahead_of(results, figure, OURS):
             lines.append(
-                f"- {FIGURES[figure].title} (shelld is behind {', '.join(others)}): {NOTES[figure]}"
+                f"- {FIGURES[figure].title} (better: {', '.join(others)}): {NOTES[figure]}"
             )
     return "\n".join(lines) + "\n"
 

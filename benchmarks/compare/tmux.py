@@ -79,7 +79,7 @@ class Tmux(HasTerminals):
     def receive(self, pane: str, output: Output) -> None:
         """Take the output of a pane until `output` ends with the expected text.
 
-        Drop all answers to commands that come before that.
+        Drop everything else that arrives, such as the answers to commands.
         """
         start = f"%output {pane} ".encode()
         for line in self._client.lines(LIMIT_S):
