@@ -29,8 +29,8 @@ _FREE: tuple[Any, ...] = ({}, True, False)
 PROTOCOL = """\
 # The protocol
 
-Generated from the types with which the daemon validates requests. `rpc.discover` returns an OpenRPC
-document with the same content.
+This page is generated from the types with which the daemon validates requests. `rpc.discover`
+returns an OpenRPC document with the same content.
 
 The protocol is JSON-RPC 2.0. A message is one JSON value on a line, or has `Content-Length` headers
 as in LSP. The first byte of the stream decides which of these two framings the stream has, and
@@ -55,8 +55,9 @@ clients.
 OPTIONS = """\
 # Options of the daemon
 
-Generated from the command line's parser, which `shelld --help` shows, too. A SIZE is a number of
-bytes, or of KiB, MiB or GiB with `K`, `M` or `G` behind it: `--retain-bytes 64M`.
+This page and the output of `shelld --help` are generated from the parser of the command line. A
+SIZE is a number of bytes, or of KiB, MiB or GiB with `K`, `M` or `G` behind it:
+`--retain-bytes 64M`.
 
 An option can also come from a variable or from a file; the command line overrides variables, and
 variables override the file. [The command line](command-line.md#options-from-variables-and-a-file)
@@ -146,8 +147,8 @@ ERRORS = {
 PYTHON_API = """\
 # The classes of the Python client
 
-Generated from the docstrings of `shelld_client`. [The Python client](python.md) shows how to use
-them.
+This page is generated from the docstrings of `shelld_client`. [The Python client](python.md) shows
+how to use the classes.
 
 `AsyncClient` has coroutines, `Client` has the same methods without `await`. Both are context
 managers.
@@ -187,7 +188,9 @@ class Reference:
         return "\n".join(lines) + "\n"
 
     def _exchanges(self, method: str | None) -> Iterator[list[str]]:
-        """Return the recorded exchanges of a method, or those of errors."""
+        """Yield the recorded exchanges of a method. For None, yield all exchanges that ended in an
+        error.
+        """
         for each in self._recorded:
             request, answer = each["request"], each["answer"]
             if (None if "error" in answer else request["method"]) == method:

@@ -81,7 +81,9 @@ _FIXED: Final[dict[str, Any]] = {
 
 
 def exchange(command: list[str], directory: str) -> list[dict[str, Any]]:
-    """Return each request with its answer, and the events that follow it."""
+    """Send each request to a daemon. Return each request with its answer and the events after the
+    answer.
+    """
     exchanges: list[dict[str, Any]] = []
     ids: dict[str, str] = {}
     with subprocess.Popen(
@@ -120,7 +122,7 @@ def exchange(command: list[str], directory: str) -> list[dict[str, Any]]:
 
 
 def settled(value: Any, directory: str) -> Any:
-    """Return an exchange with fixed values in place of those that differ from run to run."""
+    """Return an exchange. Replace values that differ from run to run by fixed values."""
     if isinstance(value, dict):
         return {
             name: _FIXED[name]
@@ -139,7 +141,9 @@ def settled(value: Any, directory: str) -> Any:
 
 
 def record() -> list[dict[str, Any]]:
-    """Return the exchanges with a daemon of this environment, with fixed values."""
+    """Exchange messages with a daemon of this environment. Return the exchanges as `settled` makes
+    them.
+    """
     with tempfile.TemporaryDirectory() as directory:
         path = str(Path(directory).resolve())
         return [settled(each, path) for each in exchange([sys.executable, "-m", "shelld"], path)]

@@ -113,7 +113,9 @@ class Harness:
             messages.append({"role": "user", "content": content})
 
     async def _execute(self, calls: list[Block]) -> list[Block]:
-        """Run the calls of one turn at once. Cancelling the agent also cancels these calls."""
+        """Run the calls of one turn at the same time. Cancelling the agent also cancels these
+        calls.
+        """
         results: dict[str, Block] = {}
 
         async def execute(call: Block) -> None:

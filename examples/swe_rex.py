@@ -1,7 +1,8 @@
 """A runtime for SWE-ReX that runs commands with shelld. Programs for SWE-ReX can use it in place of
 `LocalRuntime`.
 
-The daemon may be on another machine or in a container, so commands also read and write files.
+The daemon may be on another machine or in a container. So this runtime reads and writes files with
+commands, too.
 """
 
 from __future__ import annotations
@@ -158,7 +159,7 @@ class ShelldRuntime(AbstractRuntime):
         cwd: str | None = None,
         merge: bool = True,
     ) -> BashResult:
-        # The daemon takes milliseconds and limits them. None means the daemon's default.
+        # The daemon expects milliseconds, within its limits. None means the daemon's default.
         limit = None if timeout is None else int(min(max(timeout, 1), 600) * 1000)
         try:
             return await self._shell.bash(
