@@ -147,8 +147,7 @@ class AuditLog:
         """Append a line. Raises OSError if the whole line cannot be written."""
         view = memoryview(line)
         while view:
-            # If a write takes only a part of the line, the next write raises the error that has
-            # stopped the first write.
+            # If an error stops a write in the middle of the line, the next write raises this error.
             written = os.write(self._descriptor, view)
             self._size += written
             view = view[written:]

@@ -35,7 +35,7 @@ def bundle(arguments: Sequence[str]) -> int:
         data = make_bundle().data
         if is_stdout := _is_stdout(file):
             # Write to stdout, and do not replace the file behind it. That file may be deleted, or
-            # have other content before the bundle.
+            # may already begin with other content.
             with open(1, "wb", closefd=False) as stdout:
                 stdout.write(data)
         else:

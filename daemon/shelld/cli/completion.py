@@ -51,7 +51,7 @@ WORDS: Final = {
 }
 # The subcommands in which the daemon's options follow `--`.
 _SPLIT: Final = [name for name, words in WORDS.items() if "--" in words]
-# The options of these subcommands that take a file.
+# For each of these subcommands, the option whose value is a file.
 _FILES: Final = {"bundle": "-o", "explain": "--guard-rules"}
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 def duration(seconds: float) -> str:
     """Format a duration: ``0.25 s``, ``12.3 s``, ``2 min 5 s``, ``1 h 2 min``.
 
-    An int of less than a minute has no decimals: ``12 s``.
+    If `seconds` is an int below 60, the text has no decimals: ``12 s``.
     """
     if isinstance(seconds, int) and seconds < 60:
         return f"{seconds} s"

@@ -32,8 +32,8 @@ _READ_BYTES: Final = 64 * 1024
 # first value to the second. The queue holds 1 MiB.
 _FIRST_PAUSE_S: Final = 0.01
 _LONGEST_PAUSE_S: Final = 0.25
-# How often to check whether the process is in the foreground of the terminal again. No event
-# reports this change.
+# While the process is in the background of the terminal, the pause between two attempts to read. No
+# event reports that the process has come back to the foreground.
 _BACKGROUND_PAUSE_S: Final = 0.25
 
 
@@ -99,7 +99,7 @@ def _next_bytes() -> bytes:
 
 
 def _is_in_background() -> bool:
-    """Return whether stdin is our terminal, and another job is in its foreground. Raises
-    OSError.
+    """Return whether another job is in the foreground of our terminal. Raises OSError if stdin is
+    not our terminal.
     """
     return os.tcgetpgrp(0) != os.getpgrp()

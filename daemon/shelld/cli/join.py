@@ -171,7 +171,7 @@ def _start(name: str, hello: Hello, options: Sequence[str]) -> socket.socket | N
                 directory.remove(name, identity)
                 reason = f"cannot start the daemon {name}: {error.strerror}"
                 raise JoinError(2, reason) from error
-    # The lock is released now, so that other processes do not wait until this daemon runs.
+    # The lock is released now. Otherwise, other processes would wait until this daemon has started.
     try:
         connection = connect(name)
         if connection is not None and _ask(connection, name, hello):

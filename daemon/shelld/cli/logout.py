@@ -1,8 +1,8 @@
 """Predicts from files whether a logout would end a lasting daemon that is started now.
 
-Owns the rules of systemd-logind: which files it reads, in which order, and whose processes it
-kills. Never asks a service, and never changes a file. A setting that no file mentions counts as
-harmless.
+Knows the rules of systemd-logind: which files logind reads, in which order, and whose processes
+logind kills. Never asks a service, and never changes a file. A setting that no file mentions counts
+as harmless.
 """
 
 from __future__ import annotations

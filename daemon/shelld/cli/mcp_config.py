@@ -54,7 +54,7 @@ def _json(value: Any) -> str:
 
 def _servers(key: str, **more: Any) -> Callable[[list[str]], str]:
     """Return a function that makes the usual JSON: the object `key` has an entry for shelld. The
-    entry also has the members `more`.
+    members in `more` are added to this entry.
     """
 
     def snippet(command: list[str]) -> str:
@@ -156,8 +156,8 @@ def mcp_config(arguments: Sequence[str]) -> int:
 
 
 def _expanded(path: str) -> Path:
-    """Return a path with the user's home directory for ~. Raises `FileProblem`."""
-    # Python would take an empty HOME for /, and a relative one for a path in this directory.
+    """Return a path in which the user's home directory replaces ~. Raises `FileProblem`."""
+    # Python would treat an empty HOME as /, and a relative HOME as a path in this directory.
     is_usable = os.path.isabs(os.environ.get("HOME", "/"))
     expanded = os.path.expanduser(path) if is_usable else path
     if expanded.startswith("~"):

@@ -6,7 +6,11 @@ from collections.abc import Callable
 
 
 def number_of(text: str, minimum: int, maximum: int, factor: int = 1) -> int:
-    """Return the number in `text`, which must be ASCII digits, times `factor`."""
+    """Return the number in `text`, multiplied by `factor`.
+
+    Raises ValueError if `text` has other characters than ASCII digits, or if the result is out of
+    range.
+    """
     # int() also accepts signs, spaces, underscores and the digits of other scripts.
     if not (text.isascii() and text.isdigit()):
         raise ValueError

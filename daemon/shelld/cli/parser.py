@@ -55,8 +55,8 @@ def parse_options(arguments: Sequence[str]) -> Options:
         from shelld.cli import settings  # noqa: PLC0415
 
         try:
-            # If the command line has targets, they replace all targets that variables and the file
-            # set, because the name of a target may occur only once. The same holds for bootstraps.
+            # The name of a target may occur only once. So if the command line has targets, they
+            # replace all targets from the variables and the file. The same holds for bootstraps.
             names = {"targets": "target", "bootstraps": "bootstrap"}
             replaced = {name for dest, name in names.items() if values[dest]}
             words = settings.words(parser, values["config"], os.environ, replaced)

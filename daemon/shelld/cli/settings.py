@@ -132,7 +132,7 @@ def _from_file(
 def _words_of_value(
     name: str, action: argparse.Action, value: object, directory: Path
 ) -> Iterator[str]:
-    """Yield the words of a command line that set an option to a value from a file. Raises
+    """Turn the value of an option in a file into the words for a command line. Raises
     ValueError.
     """
     if action.nargs == 0:

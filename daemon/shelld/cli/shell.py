@@ -42,7 +42,8 @@ from shelld_protocol.structs import DEFAULT_SESSION, MAX_TIMEOUT_MS
 
 _INTERRUPTED: Final = 130
 _OWN_COMMAND: Final = re.compile(r"\s*:([a-z]+)(?:\s+(.*))?", re.DOTALL)
-# The commands of the prompt that take no command line, and unknown ones.
+# Matches the beginning of the prompt's own commands, even of unknown ones. Does not match `:bg` and
+# `:explain`, because a shell command follows them.
 _OWN_LINE: Final = re.compile(r"\s*:(?!(?:bg|explain)\b)[a-z]")
 _EXIT: Final = re.compile(r"\s*exit(?:\s+(\d{1,3}))?\s*")
 

@@ -55,7 +55,7 @@ class Stops:
         _start(threading.Thread(target=self._watch))
 
     def begin(self, client: Client, bash_id: str) -> None:
-        """From now on, end this command on signals. Start its time limit.
+        """From now on, a signal ends this command. Start the time limit of the command.
 
         Before this call, a signal ends the process.
         """

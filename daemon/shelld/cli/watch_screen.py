@@ -98,9 +98,8 @@ def _stop() -> None:
 
 
 class ScreenSight:
-    """Writes to the terminal itself, and rich only makes the text. A signal that ends the program
-    in the middle of a picture so leaves no state behind that could keep the screen from being
-    restored.
+    """Writes to the terminal, and uses rich only to make the text. So if a signal ends the program
+    in the middle of a picture, rich has no state that could keep the screen from being restored.
     """
 
     def __init__(self, name: str, lines: int, ending: Collection[signal.Signals]) -> None:
