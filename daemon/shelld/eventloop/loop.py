@@ -18,7 +18,8 @@ class EventLoop(asyncio.SelectorEventLoop):
     _is_to_stop = False
 
     def stop(self) -> None:
-        # Record the call of `stop`, because the base class forgets it if its `run_forever` fails.
+        # If `run_forever` of the base class fails, the base class forgets the call of `stop`. So
+        # record this call.
         self._is_to_stop = True
         super().stop()
 

@@ -43,7 +43,7 @@ async def wait_patiently(
         else:
             scope.cancel()
 
-    # If the work ends in time, nothing may be cancelled, because there may be no memory for a
+    # If the work ends in time, do not cancel any task, because there may be no memory for a
     # cancellation.
     with anyio.CancelScope(deadline=until) as scope:
         timer = loop.call_later(TURN_S, check)

@@ -12,8 +12,8 @@ commands run, a second thread watches the thread of the event loop. If the event
 system call on a pipe, the second thread stops all processes that have the pipe open, until the
 event loop goes on. The second thread stops all of them, because it cannot find out which of them
 holds the lock: /proc/PID/syscall does not show what io_uring does. From then on, the event loop
-itself stops these processes during each of its system calls on this pipe, with `unlocked` and
-`close_pipe`.
+itself uses `unlocked` and `close_pipe` for its system calls on this pipe. These functions stop the
+same processes until the system call has returned.
 
 Invariants:
 
@@ -134,8 +134,8 @@ class _Process:
         return stat.state
 
 
-# Maps the daemon's descriptor of a pipe to the processes to stop during a system call on this pipe.
-# Each process comes after its ancestors.
+# The key is the daemon's descriptor of a pipe. During a system call on this pipe, the processes in
+# the value must be stopped. Each process comes after its ancestors.
 _holders: Final[dict[int, list[_Process]]] = {}
 # While the event loop closes a pipe, this maps the pipe's descriptor to its link in /proc/self/fd.
 # close(2) removes the link before it waits for the lock.
@@ -203,7 +203,7 @@ class PipeWatch:
         self._files: list[int] = []
         # The system call in which the event loop slept at the last check.
         self._before: re.Match[bytes] | None = None
-        # Whether the event loop still slept after the last check had stopped processes.
+        # True if the last check stopped processes, but the event loop went on sleeping.
         self._was_in_vain = False
 
     def command_starts(self) -> None:

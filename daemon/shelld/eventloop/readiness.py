@@ -23,7 +23,7 @@ WRITABLE: Final = select.EPOLLOUT
 
 
 class Watch:
-    """While one task waits, calls a function whenever a descriptor is readable.
+    """Calls a function whenever a descriptor is readable, but only while a task waits.
 
     The function returns whether to stop waiting. It must read the descriptor. Otherwise the event
     loop calls the function again. The function runs outside all tasks, so it must not use code that

@@ -14,8 +14,8 @@ from anyio.lowlevel import RunVar, checkpoint
 
 T = TypeVar("T")
 
-# The pause after a turn is this many times as long as the turn's processor time. During the pause,
-# the event loop is free for other work.
+# A turn uses processor time. The pause after the turn lasts this multiple of that time. During the
+# pause, the event loop is free for other work.
 _REST_SHARE: Final = 3
 # Pauses shorter than this are added up. A task that sleeps wakes up late on a busy machine. So a
 # pause after each of many short turns would take much longer than the turns.

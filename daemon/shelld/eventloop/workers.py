@@ -10,8 +10,8 @@ Invariants:
   begins. On asyncio, jobs begin in the order in which they were handed over.
 * An idle task keeps no reference to its last job.
 * An exception from a job ends only this job. An exception from `on_fault` ends no job and no task.
-* A job that cancels its own task has failed, like a job that raises an exception. Only cancel
-  scopes may cancel a worker.
+* A job that cancels its own task has failed, like a job that raises an exception. A worker may be
+  cancelled only by a cancel scope.
 """
 
 from __future__ import annotations

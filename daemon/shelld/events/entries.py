@@ -120,7 +120,7 @@ class OutputEntry(NamedTuple):
         return self.with_text(header, piece.text, piece.dropped)
 
     def _rest(self) -> Piece:
-        """Return the text of the bytes in the range that still exist.
+        """Return the text of the range without its lost bytes.
 
         Call this if bytes in the range or after it were lost.
         """

@@ -368,8 +368,8 @@ class Feed:
         shell = self.shell
         while self._may_tell_leftover:
             pids = [] if shell.is_empty else list(shell.leftover)
-            # To a client, an event without leftover processes is the last one. So do not send such
-            # an event before the shell is empty.
+            # If an event lists no leftover processes, the client takes it as the last event. So do
+            # not send such an event before the shell is empty.
             if pids != self._told_leftover and (pids or shell.is_empty):
                 if pids and not await self.subscription.wait_for_room():
                     # The list may be long, so wait for the client. The next event includes all

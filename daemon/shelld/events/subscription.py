@@ -135,7 +135,8 @@ class Subscription:
         self._start_task = start_task
         # The last published rows of each screen. They are kept until the shell is forgotten.
         self._screens: WeakKeyDictionary[Shell, Rows] = WeakKeyDictionary()
-        # The shells whose screen rows the current recipient knows from events.
+        # The current recipient knows the screen rows of these shells, because events have told it
+        # the rows.
         self._shown: WeakSet[Shell] = WeakSet()
         self._journal: Journal[Entry] = Journal(JOURNAL_EVENTS)
         self._sent = 0
@@ -312,7 +313,7 @@ class Subscription:
             self._replayed = replayed
 
     async def _replay(self) -> None:
-        """Send the events in the journal after the last event that was sent."""
+        """Send the unsent events of the journal."""
         count = 0
         while True:
             has_room = await self._wait_until_read()

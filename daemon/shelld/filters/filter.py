@@ -66,9 +66,9 @@ class LineFilter(Protocol):
     async def lines(self, text: str) -> str:
         """Return the lines of `text` that match, each with its line end.
 
-        A line ends only at "\\n". The pattern is matched against the line without a "\\r" at its
-        start or before this "\\n". Raises `RpcError` (invalid_params) if the pattern needs more
-        time or memory than allowed.
+        A line ends only at "\\n". The pattern does not see this "\\n", or any "\\r" at the start
+        or the end of the line. Raises `RpcError` (invalid_params) if the pattern needs more time or
+        memory than allowed.
         """
         ...
 

@@ -2,8 +2,8 @@
 
 This is a separate program, which `process` starts by its path. The program exchanges frames of
 UTF-8, as `helpers.program` describes. The first frame that it reads is the pattern. Each later
-frame is a text. The program answers the pattern with "+" and the engine, and a text with "+" and
-the lines that match. If it cannot compile the pattern or match a text, it answers "-" and the
+frame is a text. The program answers the pattern with "+" and the engine. It answers a text with "+"
+and the lines that match. If it cannot compile the pattern or match a text, it answers "-" and the
 reason.
 """
 
