@@ -2,8 +2,8 @@
 
 Bytes that a relay writes to a terminal arrive a moment later. During this moment, the relay already
 sleeps again, and the program that will get the bytes still sleeps in its read. So both processes
-seem to wait for input. In the same way, after a program has written a question, the program already
-sleeps, and the relay that will pass on the question still sleeps.
+seem to wait for input. The same happens when a program has just written a question. The program
+already sleeps again, and the relay has not woken up yet to pass on the question.
 """
 
 from __future__ import annotations

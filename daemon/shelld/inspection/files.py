@@ -17,7 +17,7 @@ from shelld.terminals.source import file_of, mount_of
 
 # The types of file systems in memory. Device files of terminals are on such file systems.
 _IN_MEMORY: Final = frozenset([b"devpts", b"devtmpfs", b"tmpfs", b"ramfs", b"rootfs"])
-# Descriptors of a process beyond this number are ignored.
+# If a process has more descriptors than this, the others are ignored.
 _MAX_DESCRIPTORS: Final = 1_024
 _FLAGS: Final = re.compile(rb"^flags:\s*([0-7]+)", re.MULTILINE)
 

@@ -10,8 +10,8 @@ from shelld.inspection.kernel import Process, file_behind, process, waits
 from shelld.inspection.waiting_calls import Wait
 from shelld.keeper.proc import exists
 
-# Maps a file to the waits of the threads that wait to read this file. Each wait is paired with the
-# descriptor of the file.
+# Maps a file to the threads that wait to read this file. Each item has the `Wait` of a thread, and
+# the thread's descriptor of the file.
 Reads: TypeAlias = dict[tuple[int, ...], list[tuple[Wait, int]]]
 
 
@@ -30,8 +30,8 @@ def member_of(
 
     `is_spent` returns whether the time for the check is over. `known`: see `file_in`.
 
-    Without `with_reads`, the files that the threads of the process wait to read are left out.
-    Raises OSError or ValueError if the process is gone.
+    With `with_reads`, the result has the files that the process waits to read. Raises OSError or
+    ValueError if the process is gone.
     """
     about = None
     try:

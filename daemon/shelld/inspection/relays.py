@@ -29,9 +29,10 @@ class Passed(NamedTuple):
     """`inner`: the terminals to which a process passes its input on. `is_uncertain`: the process
     may also pass its input on in another way.
 
-    In the sources in `inner`, `group` is None, because the state of each process shows which group
-    is in the foreground of its own terminal. So these sources always differ from the source of our
-    terminal, even if one terminal is in a container and both have the same number.
+    The sources in `inner` have no `group`, because the state of each process already shows which
+    group is in the foreground of its terminal. The source of our terminal always has a `group`. So
+    it differs from the sources in `inner`, even if one terminal is in a container and both have the
+    same number.
     """
 
     inner: list[Source]
@@ -48,7 +49,8 @@ def passes_on(
     seen: Collection[Source],
     is_spent: Callable[[], bool],
 ) -> Passed:
-    """Return the terminals to which a process passes on the input that it reads in `wait`.
+    """A process sleeps in `wait` until it can read input. Return the terminals to which it passes
+    this input on.
 
     `seen`: the terminals through which the input has come so far. If there is no time to find out
     (`is_spent`), the result is uncertain.

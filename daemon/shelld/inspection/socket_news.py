@@ -24,9 +24,9 @@ from shelld.process.faults import answer_for
 _FIRST_PAUSE_S: Final = 0.04
 _LAST_PAUSE_S: Final = 0.2
 _QUIET_DIVISOR: Final = 50
-# A pause is at least this many times as long as the last check, because a check takes long if there
-# are many sockets. All watched namespaces other than the daemon's share one limit, so for them,
-# this minimum is multiplied by their number.
+# A check takes long if there are many sockets. So the pause after a check is at least this many
+# times as long as the check. One limit applies to all watched namespaces together, except the
+# daemon's. So for them, this minimum is multiplied by their number.
 _COST_SHARE: Final = 40
 # It takes milliseconds to list the sockets of another namespace, and microseconds to count them. So
 # each check counts the sockets, and lists them only if their number has changed. Even if the number
@@ -58,7 +58,7 @@ class SocketNews:
     ) -> None:
         """`group`: the objects for all watched namespaces except the daemon's, by inode.
 
-        All these objects together use at most as much processor time as one object may use.
+        All these objects share the processor time that one object may use.
         """
         self.count = 0
         self.listening: frozenset[Socket] = frozenset()
@@ -99,7 +99,7 @@ class SocketNews:
 
         `proc_dir`: the directory in /proc of a process in this namespace.
 
-        Each watcher passes the directory of a process. If all these processes leave the namespace,
+        Each watcher has such a process. If the processes of all watchers have left the namespace,
         `wake` is called as well. `wake` may also be called for sockets that already listen when the
         `with` block begins.
         """

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 
 from shelld.keeper.proc import read_short_file
 
-# Descriptors of one process or set beyond this number are ignored.
+# If a process, or a set of descriptors, has more descriptors than this, the others are ignored.
 MAX_DESCRIPTORS: Final = 1_024
 # An epoll set can be a member of another epoll set. Such sets are followed to this depth.
 _MAX_DEPTH: Final = 2
