@@ -2,11 +2,14 @@
 
 ::
 
-    daemon ---- keeper            one; forks runners, finishes the work of dead runners
+    daemon ---- keeper            forks runners, and finishes the work of dead runners
       \\           |
-       `------- runner            one per running command, reused; starts bash, reaps its tree
+       `------- runner            starts bash, and reaps all processes of the command
                    |
                   bash -c ...     in its own session and process group
+
+A daemon has one keeper, and one runner for each running command. A runner is reused for later
+commands.
 
 The daemon, the keeper and the runners are child subreapers (prctl(2), Linux). When a process of a
 command loses its parent, the kernel makes the runner its new parent, even if the process has
@@ -48,8 +51,8 @@ daemon -> runner
                                      `start.Restrictions`, with the number of handles in place of
                                      `handles`. The handles are the last descriptors of the
                                      message.
-    ``(KILL, signal, grace_ms)``     signal the tree, and SIGKILL it after the grace. If `signal` is
-                                     None, send SIGTERM, or no signal if the command has already
+    ``(KILL, signal, grace_ms)``     send the signal to the tree, and SIGKILL after the grace. If
+                                     `signal` is None, send SIGTERM, unless the command has already
                                      got SIGTERM.
 
 runner -> daemon
@@ -74,7 +77,7 @@ runner -> daemon
     ``(EMPTY,)``                     no process is left. The runner can take the next command.
 
 keeper -> daemon, on the socket of a runner that has died
-    ``(LOST,)``                      the keeper is killing the processes that the runner left.
+    ``(LOST,)``                      the keeper is killing the remaining processes of the command.
     ``(SURVIVORS, pids)``, ``(EMPTY,)``
                                      the same messages as above. End of file follows.
 
@@ -82,9 +85,9 @@ A runner reads end of file on its socket if the daemon is gone or has given up t
 runner kills the tree and ends. If the runner has not started the command before it reads this end
 of file, the command never starts. After end of file on its own socket, the keeper ends once its
 last runner has ended. Until then, if the keeper is a subreaper, it kills each runner that cannot
-end, and all processes that this runner has started. If the daemon reads end of file on the socket
-of a runner and has not received EMPTY, the keeper is also gone, could not fork, or cannot know
-which processes the runner left.
+end, and all processes that this runner has started. The daemon may read end of file on the socket
+of a runner without having received EMPTY. There are three possible reasons: the keeper is gone as
+well, the keeper did not fork the runner, or the keeper cannot know which processes are left.
 
 Failures
 --------
@@ -92,10 +95,10 @@ Any system call may fail, and any line may raise MemoryError. Each part catches 
 place:
 
 `tree`      Raises no OSError. A process that cannot be inspected counts as alive. If the children
-            of this process cannot be listed, the functions return None. No caller takes None for
-            "no process is left".
-`Channel`   If only part of a message could be sent, the sender shuts the channel down, so both ends
-            read end of file. A message whose file did not arrive becomes FILE_LOST. A runner
+            of this process cannot be listed, the functions return None. No caller concludes from
+            None that no process is left.
+`Channel`   If only part of a message could be sent, the sender shuts the channel down. Then both
+            ends read end of file. A message whose file did not arrive becomes FILE_LOST. A runner
             answers FILE_LOST with FAILED, and the daemon gives up the channel.
 runner      Catches only errors that it expects. Any other error ends the runner, wherever the error
             was raised (`Keeper._become_runner`). The keeper treats such a runner like a killed one:

@@ -124,8 +124,8 @@ class Channel:
 
         If this process is killed, the kernel closes its descriptors from the highest number down.
         If a command holds the lock of a pipe, the kernel waits for ever when it closes that pipe.
-        The daemon's end has a high number, so it is closed before any pipe. Then the other process
-        reads end of file, and kills the command.
+        The descriptor of the daemon's end has a high number, so the kernel closes this descriptor
+        before any pipe. Then the other process reads end of file, and kills the command.
         """
         ours, theirs = socket.socketpair()
         ours.setblocking(False)

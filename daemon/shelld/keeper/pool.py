@@ -185,7 +185,7 @@ class RunnerPool:
                 self._continue_keeper()
 
     def replace_keeper_of(self, channel: Channel) -> None:
-        """SIGKILL the keeper that does not start the runner of `channel`, and start another keeper.
+        """SIGKILL the keeper, because it does not start the runner of `channel`. Start another one.
 
         This does nothing if the keeper was already replaced. Perhaps a command has stopped the
         keeper with ptrace(2), as a debugger does.

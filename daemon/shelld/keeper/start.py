@@ -37,10 +37,10 @@ _FAILED: Final = b"failed"
 
 
 class Restrictions(NamedTuple):
-    """The restrictions of a program. `limits` are pairs of a number such as RLIMIT_NOFILE and a
-    value. The soft and the hard limit are lowered to this value. `cgroups` are the directories of
-    the cgroups to enter. `handles` are descriptors of the files `cgroup.procs` in these
-    directories, if the program starts in a sandbox that cannot write there.
+    """The restrictions of a program. Each item of `limits` has the number of a limit, such as
+    RLIMIT_NOFILE, and a value. The soft and the hard limit are lowered to this value. `cgroups` are
+    the directories of the cgroups to enter. `handles` are descriptors of the files `cgroup.procs`
+    in these directories, if the program starts in a sandbox that cannot write there.
     """
 
     limits: tuple[tuple[int, int], ...] = ()

@@ -15,7 +15,7 @@ For any other process, this process holds a pidfd, and checks the parent again b
 
 Nothing here raises OSError. A process that cannot be inspected (see `proc`) counts as alive and as
 childless. If this process's own children cannot be listed, a function returns None. A caller must
-not take None for "no process is left".
+not conclude from None that no process is left.
 """
 
 from __future__ import annotations
@@ -94,8 +94,8 @@ def _walk(
 def _has_ended(child: int) -> bool:
     """Return whether a child of this process is a zombie, and so has no children.
 
-    Listing the children of thousands of zombies would take longer than other processes need to
-    fork.
+    If there are thousands of zombies, it takes too long to list the children of each zombie. Other
+    processes can fork in the meantime.
     """
     try:
         return os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
@@ -115,7 +115,8 @@ def living_descendants() -> list[int] | None:
 def signal_process(pid: int, number: int, parent: int) -> None:
     """Signal a descendant of this process. A scan found it as a child of `parent`.
 
-    Sends no signal if the parent of the process is now neither `parent` nor this process.
+    If the system has pidfd_open(2), the descendant gets the signal only while it is a child of
+    `parent` or of this process.
     """
     us = os.getpid()
     # An error means that the process is gone, that it has another uid and so becomes a survivor, or
