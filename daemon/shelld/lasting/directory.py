@@ -75,7 +75,8 @@ def peer_of(connection: socket.socket) -> tuple[int, int]:
 def possible_directories() -> list[str]:
     """Return the directories that may hold this user's sockets.
 
-    There can be two, because another program of the user may run with another environment.
+    If XDG_RUNTIME_DIR can be used, there are two such directories. Another program of the user may
+    run without this variable, and so use the directory in /tmp.
     """
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     directories = [f"/tmp/shelld-{os.getuid()}"]

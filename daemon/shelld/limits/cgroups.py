@@ -285,8 +285,8 @@ class SessionCgroups:
             write(f"{self.paths['pids']}/{_PIDS.limit}", b"%d" % (self._limits["pids"] + count))
 
     def is_crowded(self, waiting: int) -> bool:
-        """Whether there are more processes than the limit allows, apart from the waiting spare
-        shells. This can happen, because the kernel refuses a fork above the limit, but lets every
+        """Return whether there are too many processes, even if the spare shells that wait do not
+        count. This can happen, because the kernel refuses a fork above the limit, but lets every
         process enter the cgroup.
         """
         count = _read(f"{self.paths['pids']}/pids.current") if "pids" in self.paths else ""

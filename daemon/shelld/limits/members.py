@@ -3,8 +3,8 @@
 A session with limits is a `Group`, and each command that runs in it is a `Member`. A command
 without a session is the only member of a group of its own.
 
-Invariant: if all members are in the cgroup for a limit on memory or processes, the cgroup enforces
-the limit. Otherwise, `limiter` watches the limit.
+Invariant: if a limit on memory or processes has a cgroup, and all members are in this cgroup, the
+cgroup enforces the limit. Otherwise, `limiter` watches the limit.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ LimitReason = Literal["memory", "processes", "cpu", "file_size"]
 LIMIT_REASONS: Final = frozenset(get_args(LimitReason))
 
 # With SIGXFSZ, the kernel ends a process that writes too large a file. The first return code means
-# that the kernel has ended bash itself, and the second that it has ended the last process for which
-# bash waited.
+# that the kernel has ended bash itself. The second means that the kernel has ended the last process
+# for which bash waited.
 _FILE_TOO_LARGE: Final = (-signal.SIGXFSZ, 128 + signal.SIGXFSZ)
 
 
@@ -101,7 +101,8 @@ class Group:
         return "pids" in self.cgroups.paths
 
     def make_room(self) -> None:
-        """Raise the limit on processes, so that waiting spare shells do not use any of it.
+        """Raise the limit on processes by the number of spare shells that wait. So commands can use
+        the whole limit.
 
         The kernel lets a spare shell enter a full cgroup. So raise the limit only after the spare
         shell has entered. If the limit rose earlier, a command could start processes up to the

@@ -84,7 +84,7 @@ def report(where: str) -> None:
 
 
 def is_shortage(error: BaseException) -> bool:
-    """Return whether an exception means a shortage."""
+    """Return whether an exception says that the system is short of memory or another resource."""
     return _limit_of(error) is not None
 
 

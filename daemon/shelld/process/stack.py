@@ -20,7 +20,8 @@ _POINTERS: Final = 64 * 1024
 
 
 def with_room_for_frames(function: Callable[..., T]) -> Callable[..., T]:
-    """Return a wrapper of `function` that first gets memory for the frames of all further calls.
+    """Return a wrapper of `function`. The wrapper first gets memory for the frames of all calls in
+    `function`, and then calls `function`.
 
     The wrapper raises MemoryError if it cannot get this memory.
     """
