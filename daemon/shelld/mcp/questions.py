@@ -108,9 +108,9 @@ class Questions:
             return
 
         def is_open() -> bool:
-            # Check right now whether the program still waits, because the answer cannot wait for a
-            # turn to check. If another process writes a line during a check, the result is useless,
-            # so try several times.
+            # Check whether the program still waits. This function must return at once, so it does
+            # not wait for its turn to check. If another process writes a line during a check, the
+            # result is useless, so try several times.
             checks = (self._check(shell) for _ in range(_CHECKS_PER_ANSWER))
             return any(prompt is not None for prompt in checks) and self._number == number
 
@@ -137,7 +137,9 @@ class Questions:
             self._note_change(shell)
 
     def activity(self, shell: Shell) -> tuple[object, ...]:
-        """Return a value that changes whenever the program may wait for something else."""
+        """Return a value that changes whenever the program may have begun to wait for other
+        input.
+        """
         written_at = None if shell.input is None else shell.input.written_at
         return self._open_key, takes_input(shell), written_at, shell.output.written
 
@@ -228,7 +230,7 @@ def _answer_in(response: object, key: str) -> str | None:
 
 
 def _name_of_answer(key: str) -> str:
-    """Return the full name of the parameter with the answer to a question."""
+    """Return the full name of the parameter that contains the answer to a question."""
     return f"inputResponses.{key}.content.{ANSWER_NAME}"
 
 

@@ -108,9 +108,9 @@ async def run_for_answer(
         admitted = await _admitted(context, params)
         if not is_judged or count >= MAX_JUDGEMENTS:
             admitted = admitted._replace(judged_state=None)
-        # Without this call, a cancelled request could still start its command: neither the code
-        # before this line nor a start in a spare shell always waits, and a cancellation only takes
-        # effect during a wait.
+        # Without this call, a cancelled request could still start its command. A cancellation takes
+        # effect only while the task waits. The code above does not always wait, and neither does a
+        # start in a spare shell.
         await context.end_if_cancelled()
         # A request that came later may have started the session at a target in the meantime.
         context.daemon.targets.check_is_here(params.session)
@@ -254,14 +254,14 @@ def is_answerable(shell: Shell) -> bool:
     if shell.is_empty:
         return True
     if shell.has_ended:
-        # If the daemon has killed the command, answer only when it is known whether the command has
-        # died or survives.
+        # If the daemon has killed the command, answer once the daemon knows whether any process
+        # survives.
         has_our_reason = shell.reason in LIMIT_REASONS or shell.reason == "prompt"
         is_our_kill = shell.status is ShellStatus.TIMEOUT or (
             shell.status is ShellStatus.KILLED and has_our_reason
         )
         return not is_our_kill or bool(shell.survivors)
-    # If the command has moved to the background, answer only when it has started.
+    # If the command has moved to the background, answer once the command has started.
     return shell.released and shell.pid is not None
 
 

@@ -1,4 +1,4 @@
-"""Makes the result of ``bash`` from a shell, or the error after a timeout.
+"""Makes the results of ``bash``, and the errors after a timeout.
 
 The output in a result counts as read. No function here waits for the command.
 """

@@ -220,8 +220,8 @@ class RequestContext(Struct, eq=False):
     async def end_if_cancelled(self) -> None:
         """Let a cancellation that has just arrived end this task.
 
-        If a result and a cancellation arrive together, the task may otherwise continue. Call this
-        before the task takes something that no other request can get afterwards.
+        If a result and a cancellation arrive together, the task may continue with the result. So
+        call this before the task takes something that no other request can get afterwards.
         """
         if self.is_over:
             await checkpoint()

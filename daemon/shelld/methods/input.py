@@ -178,7 +178,9 @@ async def _judged(context: RequestContext, shell: Shell, params: WriteStdinParam
 
 
 def _forms(stdin: PipeInput | TerminalInput) -> tuple[bool, bool]:
-    """Return in which form the program wants pasted text, and in which form cursor keys."""
+    """Return whether the program wants brackets around pasted text, and whether it has switched the
+    cursor keys to application mode.
+    """
     if isinstance(stdin, PipeInput):
         return False, False
     return stdin.dialogue.bracketed_paste, stdin.dialogue.application_cursor
@@ -197,7 +199,7 @@ def _check_modes(
 def _check_secret(shell: Shell, stdin: TerminalInput, modes: Modes, size: int) -> None:
     """Refuse a secret that a terminal could show. Raises `RpcError` (not_possible).
 
-    A terminal decides whether to show a byte when it takes the byte. If the terminal's input queue
+    When a terminal takes a byte, it decides whether to show the byte. If the terminal's input queue
     is full, the terminal takes the byte only after the program has read earlier input. By then, the
     program may have changed the modes.
     """

@@ -18,8 +18,8 @@ from shelld.terminals.typed import Typed, TypedLine, last_line, typed
 
 _PIECE_BYTES: Final = 16 * 1024
 # After `_INTERRUPT_S`, the kernel has turned an interrupt key into a signal. After
-# `_INTERRUPT_IS_OVER_S`, a shell has handled the signal. The second time is for shells whose
-# processes the daemon cannot inspect.
+# `_INTERRUPT_IS_OVER_S`, a shell has handled the signal. If the daemon cannot inspect the processes
+# of a shell, it relies on `_INTERRUPT_IS_OVER_S`.
 _INTERRUPT_S: Final = 0.2
 _INTERRUPT_IS_OVER_S: Final = 5.0
 
@@ -32,7 +32,7 @@ class Typing(NamedTuple):
 
 
 async def judge_piped(before: TypedLine, data: bytes, lines: TypedLines, *, eof: bool) -> Typing:
-    """Judge bytes for a pipe. Raises `RpcError`. `before`: the line that the bytes continue."""
+    """Judge bytes for a pipe. Raises `RpcError`. `before`: the line typed so far."""
     rest, starts = before.keys, _starts(before, data)
     if (b"\n" in data or b"\r" in data) and not lines.are_read():
         # No shell reads this input. Other programs read data, which may have millions of lines.
@@ -60,7 +60,7 @@ async def judge_typed(
 ) -> Typing:
     """Judge bytes for a terminal. Raises `RpcError`.
 
-    `before`: the line that the bytes continue. `parameter`: the parameter that contains the bytes.
+    `before`: the line typed so far. `parameter`: the parameter that contains the bytes.
     """
     before = _without_dropped(before, lines.readers)
     is_ignored = modes.intr in data and lines.readers.ignore_interrupts()
@@ -88,8 +88,8 @@ async def judge_typed(
         rest, line, dropped = found.rest, edited.line, found.dropped
         await checkpoint()
     if eof:
-        # A quoted end-of-input key is text. If the line has begun already, the first key only
-        # passes the beginning of the line to the program, and a second key ends the input.
+        # A quoted end-of-input key is text. If a part of the line is typed already, the first key
+        # only sends this part to the program, and a second key ends the input.
         keys = modes.eof * (1 + line.is_quoting + bool(line.text or line.is_quoting))
         edited = edit(line, keys, modes)
         await lines.judge([rest] if rest else [], edited.texts)
@@ -110,8 +110,8 @@ async def judge_typed(
 def _without_dropped(line: TypedLine, readers: Readers) -> TypedLine:
     """Return the line. If no shell can still hold the text in `dropped`, remove `dropped`.
 
-    A shell holds this text only if more text comes before the shell has handled the interrupt. In
-    this case, the text in `dropped` is a part of the line until the line ends.
+    A shell may keep this text if more text arrives before the shell has handled the interrupt. So
+    if more text has been typed, `dropped` stays until the line ends.
     """
     if line.dropped is None or line.keys:
         return line

@@ -152,8 +152,8 @@ class TypedLines:
         # The directories of the shells that may read the text; None before they are known.
         self._found: list[str] | None = None
         self._typed = _Lines(before.script)
-        # The lines as the terminal's own line editing changes them. As long as readline's editing
-        # gives the same lines, this is the same object as `_typed`.
+        # The lines after the terminal's own line editing. As long as readline's editing gives the
+        # same lines, this is the same object as `_typed`.
         is_same = before.edited_script == before.script
         self._edited = self._typed if is_same else _Lines(before.edited_script)
         self._kept_scripts = list(before.kept_scripts)
@@ -329,7 +329,9 @@ def _continued(script: str) -> str:
 
 
 def _is_incomplete(script: str, longest: int) -> bool:
-    """Return whether the next line belongs to the same command, and the command is not too long."""
+    """Return whether the command in `script` goes on in the next line. Return False if the command
+    is longer than `longest`.
+    """
     if not script.strip() or len(script) > longest:
         return False
     if _ends_in_backslash(script):

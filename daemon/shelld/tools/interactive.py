@@ -101,8 +101,8 @@ class BashInputTool(_TerminalTool):
 
     @cached_property
     def _parameters(self) -> Sequence[ToolParameter]:
-        # Instead of `bash_id`, the method also accepts the id of a request, but a model does not
-        # know such ids.
+        # The method accepts `bash_id` or the id of a request. A model does not know the ids of
+        # requests, so require `bash_id`.
         return [
             replace(each, required=True) if each.name == "bash_id" else each
             for each in super()._parameters
