@@ -42,8 +42,8 @@ _IPV6_GLOBAL: Final = ipaddress.IPv6Network("2000::/3")
 _IPV6: Final = tuple(
     map(
         ipaddress.IPv6Network,
-        # These networks are for protocols (with Teredo), documentation, 6to4, and again
-        # documentation.
+        # The first network is for protocols such as Teredo, and the third for 6to4. The second and
+        # the fourth are for documentation.
         ("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20"),
     )
 )

@@ -22,8 +22,8 @@ from typing import Final, NamedTuple
 _MAX_NAME: Final = 253
 _LABEL: Final = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
 _NAME: Final = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
-# getaddrinfo(3) accepts IPv4 addresses in many forms. It takes a text for an IPv4 address if the
-# text after the last dot is a number.
+# getaddrinfo(3) accepts IPv4 addresses in many forms. If the part after the last dot is a number,
+# it treats the whole text as an IPv4 address.
 _NUMBER: Final = re.compile(r"(?:0x[0-9a-f]*|[0-9]+)")
 _IPV4: Final = re.compile(r"[0-9]{1,3}(?:\.[0-9]{1,3}){3}")
 _IPV6: Final = re.compile(r"[0-9a-fA-F:.]{2,45}")

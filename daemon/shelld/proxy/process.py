@@ -39,13 +39,15 @@ _OURS: Final = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(
 # libraries.
 _VARIABLES: Final = (b"LD_LIBRARY_PATH", b"LOCALDOMAIN", b"RES_OPTIONS")
 
-# An entry of a message DENIED has the pid of a runner or 0, a host, a port, a reason, the number of
-# refusals, and a time.
+# An entry in a DENIED message. Its items are the pid of the runner (0 if unknown), the host, the
+# port, the reason, the number of refusals, and a time.
 Entry = tuple[int, str, int, Reason, int, float]
 
 
 class Proxy:
-    """`note` is called with each entry of each message DENIED. `hosts`: the hosts of the policy."""
+    """`note` is called once for each entry of a DENIED message. `hosts`: the hosts of the
+    policy.
+    """
 
     def __init__(
         self, pool: RunnerPool, hosts: Sequence[str], note: Callable[[Entry], None]

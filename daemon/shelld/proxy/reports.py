@@ -33,7 +33,8 @@ class Reports:
         self._first = first
         # Refusals for the next message, each with its time (time.monotonic()).
         self._new: list[tuple[Peer, Refusal, float]] = []
-        # The counts and times of refusals that are not reported yet, by runner and refusal.
+        # The refusals that are not reported yet. A key has the pid of the runner, and the refusal.
+        # The value has the number of such refusals, and a time.
         self._unsent: dict[tuple[int, Refusal], tuple[int, float]] = {}
         self._wanted = asyncio.Event()
         # Set when the refusals in `_new` and in `_unsent` have been reported to the daemon.

@@ -151,7 +151,7 @@ def _files() -> Iterator[tuple[str, Path]]:
             if path.is_file() and "__pycache__" not in path.parts:
                 yield str(path.relative_to(root.parent)), path
     own = _distribution("shelld")
-    # List the directory itself, because a bundle has no RECORD, so `own.files` is empty there.
+    # In a bundle, `own.files` is empty, because a bundle has no RECORD. So list the directory.
     place = Path(str(own.locate_file("")))
     about = place / f"shelld-{own.version}.dist-info"
     for path in (about / "METADATA", *about.glob("licenses/*")):

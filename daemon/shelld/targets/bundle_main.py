@@ -65,9 +65,9 @@ def make_directories(directory: str) -> None:
 def home_directory() -> str:
     """Return the user's home directory.
 
-    If the user has none, the result is not an absolute path.
+    If the user has no home directory, the result is not an absolute path.
     """
-    # Python would take an empty HOME for /.
+    # Python would treat an empty HOME as /.
     return "" if os.environ.get("HOME") == "" else os.path.expanduser("~")
 
 

@@ -1,7 +1,7 @@
 """Finds the target's first answer in the received bytes, after any other text. Pure.
 
-A login may print a banner, and a terminal on the way may echo the request. So only the answer to
-the first request shows where the protocol begins.
+A login may print a banner, and a terminal between the two daemons may echo the request. So only the
+answer to the first request shows where the protocol begins.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Owns the bytes of messages that are not complete. Decodes only the name of the method. All other
 members stay JSON text. Skips up to MAX_BANNER_BYTES of other text between two messages, because a
-program on the way, such as ssh, may write such text.
+program between the two daemons, such as ssh, may write such text.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from shelld_protocol.framing import NEED_DATA, FrameError, FrameReader, Framing
 
 logger = Log("shelld.targets")
 
-# The longest answer has 16 MiB of each stream as escaped text, and its other members.
+# The longest answer has 16 MiB of text from each stream, and its other members. Escape sequences in
+# the JSON make the text longer.
 MAX_ANSWER_BYTES: Final = 256 * 1024 * 1024
 
 # The beginning of every message that a shelld daemon sends.
@@ -99,7 +100,7 @@ class Incoming:
         return None
 
     def _skip(self, noise: bytes) -> None:
-        """Skip a line that a program on the way has written."""
+        """Skip text that is not a message."""
         if not self._noise_bytes:
             logger.info("target %s has sent a line that is not a message", self._target)
         self._noise_bytes += len(noise) + 1

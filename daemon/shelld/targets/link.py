@@ -116,7 +116,7 @@ class Link:
         # call has passed the answer on.
         self._held: Message | None = None
         self._has_answered = False
-        # Why the link is over, as the end of a sentence, or as an error.
+        # Why the link is over: an error, or a text that completes a sentence.
         self._failure: RpcError | str | None = None
         self._is_ending = False
         self.is_over = False
@@ -292,7 +292,7 @@ class Link:
         """Read until the stream ends, or the link has failed."""
         while self._failure is None:
             if self._held is not None:
-                # Let the tasks of answered calls pass their answers on.
+                # Let other tasks run. If a call was answered, its task passes the answer on.
                 await checkpoint()
                 self._has_answered = False
                 if self._client is not None and self._is_client_behind:
@@ -399,7 +399,8 @@ class Link:
 
     def _take_answer(self, message: Message) -> None:
         call = self._requests.call_of(bytes(message.id))
-        # A message with a method is our own request: a terminal on the way has echoed it.
+        # A message with a method is our own request. A terminal between the two daemons has echoed
+        # the request.
         if call is None or call.done.is_set() or message.method:
             return
         if bytes(message.error):
@@ -442,7 +443,7 @@ class Link:
     # -- the end ----------------------------------------------------------------------------
 
     def _lost(self, *, maybe_started: bool) -> RpcError:
-        """Return the error for a call that the target has not answered when the link is over."""
+        """Return the error for a call that had no answer when the link ended."""
         failure = "it was closed" if self._failure is None or self._is_ending else self._failure
         if isinstance(failure, RpcError):
             return failure

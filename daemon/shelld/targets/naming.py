@@ -199,7 +199,9 @@ def _number_in(far_id: bytes) -> int | None:
 
 
 def request_id_in(far_id: bytes) -> bytes:
-    """Return the client's id in an id that `request_id_for` has made, or null if there is none."""
+    """Return the client's id in `far_id`, or null if `far_id` has none. `request_id_for` has made
+    `far_id`.
+    """
     _, dash, own = far_id.partition(b"-")
     if not dash or far_id[:1] != b'"':
         return b"null"

@@ -44,7 +44,7 @@ class Opening:
 
     @property
     def texts(self) -> tuple[bytes, bytes]:
-        """The received text that is not part of the bootstrap or the greeting, for errors."""
+        """The received text that is not part of the bootstrap or the greeting. Errors quote it."""
         before = b"" if self._bootstrap is None else self._bootstrap.text
         return before, self._reader.banner
 

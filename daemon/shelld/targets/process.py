@@ -22,8 +22,8 @@ from shelld.keeper.inherited import environment
 from shelld.keeper.pool import RunnerPool
 from shelld_protocol.errors import RpcError, spawn_failed
 
-# After the output of a process has ended, how long to wait until the runner reports how the process
-# has ended.
+# The output of a process may end before the runner reports the end of the process. This is the
+# maximum time to wait for the report.
 _REPORT_S: Final = 1.0
 
 

@@ -3,7 +3,8 @@
 Owns the numbers of the requests, and the requests that wait for the target's greeting. Never waits
 for the target, and never reads its answers.
 
-Invariant: a request that its target would refuse without naming its id is not sent.
+Invariant: if the target would refuse a request without naming the request's id, the request is not
+sent.
 """
 
 from __future__ import annotations

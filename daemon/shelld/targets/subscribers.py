@@ -54,8 +54,10 @@ class _Subscriber(NamedTuple):
 
     def ends_with(self, *, has_leftover: bool) -> bool:
         """Return whether an exit event, or an event about leftover processes, ends this
-        subscription. It does not if the event says that processes are left over (`has_leftover`),
-        and the subscription includes events about such processes.
+        subscription.
+
+        If the event says that processes are left over (`has_leftover`), and the subscription
+        includes events about such processes, the subscription goes on.
         """
         return self.is_of_one_shell and not (has_leftover and "leftover" in self.events)
 
@@ -118,7 +120,7 @@ class Subscribers:
             self._early[name] = has_leftover
             if len(self._early) > MAX_KEPT:
                 # If the answer to a command is an error, no answer ever names the subscription of
-                # the command. So limit the number of such items.
+                # the command. Then the item would stay for ever, so limit the number of items.
                 del self._early[next(iter(self._early))]
         elif found.ends_with(has_leftover=has_leftover):
             self.forget(name)

@@ -84,9 +84,9 @@ class Target:
 
 
 class _RemoteSession:
-    """Holds where a session is, and which requests use it.
+    """Records at which target a session is, and which requests use the session.
 
-    `last_use` is the number of the request that used the session last. `creators` are the numbers
+    `last_use` is the number of the latest request that used the session. `creators` are the numbers
     of the requests in flight that may create the session. It is empty once the session may exist.
     `further` names the target's target that has the session, as in `a` or `a:b`. It is empty if the
     target itself has the session.
@@ -169,12 +169,14 @@ class Targets:
     # -- sessions ---------------------------------------------------------------------------
 
     def target_of(self, session: str) -> str | None:
-        """Return the name of a session's target; None if the session is at this daemon or new."""
+        """Return the name of a session's target. Return None if the session is new, or belongs to
+        this daemon.
+        """
         found = self._sessions.get(session)
         return None if found is None else found.target
 
     def last_use(self, session: str) -> int | None:
-        """Return the number of the request that used a session at a target last."""
+        """Return the number of the latest request that used a session at a target."""
         found = self._sessions.get(session)
         return None if found is None else found.last_use
 
