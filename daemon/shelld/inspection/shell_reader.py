@@ -81,7 +81,7 @@ def interrupt_is_ignored(top: int, source: Source) -> bool:
 def is_handling_interrupt(top: int, source: Source) -> bool:
     """Return whether a shell that can read the input may still have to handle a SIGINT.
 
-    This is true if the shell is not in a system call, or has not got a SIGINT yet that was sent.
+    This is true if the shell is not in a system call, or if a SIGINT for it is pending.
     """
     return any(shell.pid is None or _is_busy(shell.pid) for shell in _shells(top, source, []))
 

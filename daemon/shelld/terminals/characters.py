@@ -8,7 +8,7 @@ from typing import Final
 
 # The Unicode categories of combining marks and of format characters.
 _WITHOUT_WIDTH: Final = frozenset({"Mn", "Me", "Cf"})
-# Format characters that have a width: signs that stand before a number or around it.
+# These format characters have a width. They are signs that stand before a number or around it.
 _SHOWN: Final = frozenset(
     "\u0600\u0601\u0602\u0603\u0604\u0605\u06dd\u070f\u0890\u0891\u08e2\U000110bd\U000110cd"
 )

@@ -11,7 +11,7 @@ import re
 from typing import Final
 
 # The answers about device attributes describe a VT100 that has the advanced video option. They give
-# no version. None stands for a report of the cursor's position.
+# no version. If the value is None, the answer is a report of the cursor's position.
 _ANSWERS: Final = {
     b"[c": b"\x1b[?1;2c",
     b"[>c": b"\x1b[>0;0;0c",

@@ -267,7 +267,7 @@ class TerminalInput(Input):
 
     @property
     def questions(self) -> list[int]:
-        """The offsets in the output at which the program asked where the cursor is, in order.
+        """The sorted offsets in the output at which the program asked for the cursor's position.
 
         This includes only the questions that have no answer yet.
         """
@@ -376,10 +376,10 @@ class TerminalInput(Input):
         resize(self._open_descriptor(), size)
         new = Resize(self.sizes[-1].number + 1, offset, size)
         if self.sizes[-1].offset == offset:
-            # No output was written while the terminal had the last size, so replace that size. A
-            # user who moves the edge of a window causes many sizes. If all sizes were kept, they
-            # would push out of the queue the sizes that belong to earlier output, and a screen
-            # would have to be resized for each size.
+            # No output was written while the terminal had the last size, so replace that size. When
+            # a user moves the edge of a window, the terminal gets many sizes. If all sizes were
+            # kept, the queue would drop the sizes that belong to earlier output, and a screen would
+            # have to be resized for each size.
             self.sizes[-1] = new
         else:
             self.sizes.append(new)

@@ -1,4 +1,4 @@
-"""Converts the names that tmux gives to keys into the bytes that xterm sends for the keys."""
+"""Returns the bytes that xterm sends for a key. The names of the keys are those of tmux."""
 
 from __future__ import annotations
 

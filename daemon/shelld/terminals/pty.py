@@ -241,11 +241,11 @@ def unread_bytes(master: int) -> int:
 
 
 def left_bytes(master: int) -> int | None:
-    """Return how many bytes a terminal holds that its program cannot read yet, without the line
-    that is being typed. Return None if the program could read any bytes. Raises OSError.
+    """Return the number of bytes in a terminal if its program cannot read them yet. Return None if
+    the program could read any bytes. Raises OSError.
 
-    If the result is a number, all bytes written to the master have passed through the modes and the
-    line editor.
+    The number does not include the line that is being typed. If the result is a number, all bytes
+    written to the master have passed through the modes and the line editor.
     """
     with _opened_slave(master) as slave:
         return None if _can_read(slave) else readable_bytes(slave)

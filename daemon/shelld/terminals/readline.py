@@ -44,7 +44,7 @@ class _Line:
         return max(place, 0)
 
     def _take_next(self) -> list[str]:
-        """Cut out the character after the cursor, its marks, and any marks before the character."""
+        """Cut out the character after the cursor, and the marks before and after this character."""
         place = len(self.after)
         while place and is_mark(self.after[place - 1]):
             place -= 1

@@ -16,8 +16,8 @@ from shelld.terminals.line_editor import MAX_KEPT, MAX_LINE_BYTES, Line, edit, r
 from shelld.terminals.pty import NEW_MODES, Modes
 from shelld.terminals.readline import KEY, QUOTES, edited, edits, work
 
-# Ctrl-D passes on a line that has not ended. So do the GNU readline keys that accept the line,
-# expand it, open it in an editor, or turn it into a comment or back into a command.
+# After these keys, the program may read a line that has not ended. They are Ctrl-D, and the keys of
+# GNU readline that accept the line, expand it, open it in an editor, or comment or uncomment it.
 _PASSING_ON: Final = re.compile(rb"[\x04\x0f]|\x1b\x05|\x18\x05|\x1b#")
 _TOGGLES_COMMENT: Final = "\x1b#"
 # These patterns match the first bytes of keys that readline may not know. Readline always knows the
@@ -36,8 +36,8 @@ class Dropped(NamedTuple):
     """Text that an interrupt has dropped just before this line.
 
     Readline may put this text before the line: see `Typed.kept`. `whole`: all of the text. `early`:
-    the text of earlier writes only, because the terminal may drop text that comes in the same write
-    as the interrupt. `at`: the time.monotonic() at which the interrupt was typed.
+    only the text from before the write that contains the interrupt. The terminal may drop the text
+    of that write. `at`: the time.monotonic() at which the interrupt was typed.
     """
 
     early: bytes
@@ -95,7 +95,7 @@ class TypedLine(NamedTuple):
 
     def kernel_line_under(self, now: Modes) -> Line:
         """Return the line that the kernel's line editor holds, given the current modes `now`."""
-        # Bytes that were typed before line mode began went to the program at once, without the
+        # If bytes were typed before line mode began, they went to the program at once, without the
         # editor.
         return Line() if now.line_mode and not self.was_in_line_mode else self.kernel_line
 
@@ -114,11 +114,11 @@ class Typed(NamedTuple):
     newline. If the typed part of the next line is too long, `rest` has only the end of this part,
     and `parts` also has the whole part.
 
-    `kept`: pairs of an index in `readable` and a text. The text is an interrupted line, followed by
-    the line at this index. If more text comes while bash handles an interrupt, readline may keep
-    the interrupted line without its first byte, and add the new text to it. So bash may run the
-    text without its first byte. `dropped`: if an interrupt comes right before `rest`, the text that
-    this interrupt has dropped; otherwise None.
+    `kept`: each item has an index in `readable`, and a text. The text is an interrupted line,
+    followed by the line at this index. If more text comes while bash handles an interrupt, readline
+    may keep the interrupted line without its first byte, and add the new text to it. So bash may
+    run the text without its first byte. `dropped`: if an interrupt comes right before `rest`, the
+    text that this interrupt has dropped; otherwise None.
     """
 
     lines: list[bytes | None]
@@ -155,8 +155,9 @@ def typed(
     """Return the result of typing `data` after `before`.
 
     `interrupt`: a key that makes the program drop the line, unless `lnext` or a quoting key of
-    readline comes before it. `swallowed`: keys that the terminal does not pass on. `dropped`: if an
-    interrupt came right before `before`, the text that this interrupt has dropped.
+    readline comes before it. `swallowed`: keys that the terminal does not pass on. `dropped`: the
+    text that an interrupt has dropped just before the first key of `before`; None if there was no
+    such interrupt.
     """
     quotes = (QUOTES.encode() + lnext).translate(None, swallowed)
     ends = rb"\r\n?|\n|\x1b\[20[01]~"
@@ -217,11 +218,11 @@ def last_line(before: bytes, data: bytes) -> bytes | None:
 def readings(line: bytes) -> Iterator[str]:
     """Yield the texts that a shell may read if this line is typed, the likeliest text first.
 
-    The first texts are the line as readline edits it, the line without its keys, and each part
-    between two keys. Each part is a possible line, because a key may have dropped the text before
-    it, may have done nothing, or may have left the end of its bytes in the line. The last texts are
-    the line as the kernel's line editor edits it. The shell may read such a line if it has another
-    terminal, which gets its input from ours. Only the first text may be empty.
+    First come the line after readline's editing, the line without its keys, and each part between
+    two keys. Each part is a possible line. A key may have dropped the text before it, may have done
+    nothing, or may have left its own last bytes in the line. Then comes the line after the editing
+    of the kernel's line editor. The shell may read this line if it has another terminal, which gets
+    its input from ours. Only the first text may be empty.
     """
     line = line.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     shown = line.decode("utf-8", "replace")
@@ -266,9 +267,11 @@ def _with_fewer_quotes(shown: str) -> Iterator[list[str]]:
 
 
 def _with_ends_of_keys(shown: str) -> Iterator[list[str]]:
-    """If the line has keys that readline may not know, yield the pieces of the line with only the
-    last bytes of these keys. If readline does not know a key, it drops the first bytes of the key,
-    and takes the other bytes as text. So the key F5 may leave a tilde in the line.
+    """Reduce each key that readline may not know to its last bytes, and yield the pieces of the
+    resulting line. If there are no such keys, yield nothing.
+
+    If readline does not know a key, it drops the first bytes of the key, and treats the other bytes
+    as text. So the key F5 may leave a tilde in the line.
     """
     for begins_key in _BEGINS_KEY:
         if (without := begins_key.sub("", shown)) != shown:
