@@ -30,8 +30,8 @@ from shelld.waits.pauses import Pauses
 from shelld_protocol.errors import unavailable
 from shelld_protocol.structs import Listener
 
-# If other programs begin to listen again and again, the pause between two checks of the processes
-# grows up to this limit.
+# Sockets of other programs can end the pause between two checks of the processes. If this happens
+# after each check, the shortest pause grows up to this limit.
 _BUSY_PAUSE_S: Final = 0.2
 # While no socket begins to listen, the pause between two checks is as long as the wait has lasted
 # so far, within these limits.

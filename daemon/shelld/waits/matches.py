@@ -27,9 +27,9 @@ from shelld_protocol.structs import MAX_READ_BYTES, Matched
 _REST_OF_LINE_S: Final = 0.05
 # The minimum time for a search, even if the wait is shorter.
 _LEAST_S: Final = 2.0
-# In each direction, a search for the start of a line skips at most this many control strings that
-# contain newlines. Only hostile output has more, and a search through more would hold up other
-# requests.
+# A search for the start of a line skips control strings that contain newlines, but at most this
+# many in each direction. Only hostile output has more such strings. A search through all of them
+# would hold up other requests.
 _STRINGS: Final = 100
 # The beginning of an OSC string, which BEL also ends.
 _OSC: Final = b"\x1b]"
@@ -64,7 +64,8 @@ class _StreamSearch:
     async def search(self, until: float, *, with_rest: bool) -> Matched | None:
         """Search the whole lines that have arrived and, with `with_rest`, the unfinished line.
 
-        When the time `until` has passed, leaves the remaining output for later.
+        Stops when anyio.current_time() reaches `until`. A later search then continues with the
+        remaining output.
         """
         written = self._store.written
         while self._position < written:

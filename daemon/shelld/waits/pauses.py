@@ -69,7 +69,7 @@ class Pauses:
                 await shell.wait_until(lambda: shell.has_ended)
 
     async def check(self, check: Callable[[Shell], T], shell: Shell) -> T:
-        """Wait for a turn, call `check`, and record its processor time."""
+        """Wait for a turn, call `check`, and record the processor time of this call."""
         self.begin_check()
         return await self.in_turn(partial(check, shell))
 
@@ -79,7 +79,7 @@ class Pauses:
         self._has_checked = True
 
     async def in_turn(self, part: Callable[[], T]) -> T:
-        """Wait for a turn, do a part of a check, and record its processor time."""
+        """Wait for a turn, do a part of a check, and record the processor time of this part."""
         async with self._turns.turn() as turn:
             began = time.thread_time()
             result = part()

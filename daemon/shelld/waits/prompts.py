@@ -22,19 +22,19 @@ _MAX_TEXT: Final = 500
 # The time that a terminal may need to pass on its input. During this time, a program that has got
 # an answer still seems to wait.
 _DELIVERY_S: Final = 0.05
-# If a program waits with a time limit, it counts as waiting for the user only after this time
-# without output. Until then, the program may be waiting for an answer from its terminal.
+# If a program waits for more than input, it counts as waiting for the user only after this many
+# milliseconds without output. Until then, it may be waiting for an answer from its terminal.
 _TIMER_MS: Final = 100
-# Checks of a shell in quick succession count as one. If the pause after a check is at most this
-# multiple of the check's cost, this cost is added to the cost of the next check. Many waits may end
-# at the same time, and even cheap checks would together hold up other requests.
+# Checks of a shell in quick succession count as one. If the pause before a check is at most this
+# multiple of the earlier check's cost, the cost of the earlier check is added to the new one. Many
+# waits may end at the same time, and even cheap checks would together hold up other requests.
 _SUCCESSION: Final = 2
-# A check that costs more than this is expensive. Later calls of `run_state_of` return the result of
-# this check again, for `_REUSED` times the cost of the check, but at most for `_LONGEST_REUSE_S`.
+# A check that costs more than this is expensive. Later calls of `run_state_of` reuse its result for
+# a limited time: `_REUSED` times the cost, but at most `_LONGEST_REUSE_S`.
 _EXPENSIVE_S: Final = 0.002
 _REUSED: Final = 10
 _LONGEST_REUSE_S: Final = 0.2
-# If the output does not stop, a wait still checks the processes after this time.
+# While the output does not stop, a wait checks the processes once in this time.
 CHECK_ANYWAY_S: Final = 1.0
 
 
@@ -128,9 +128,9 @@ def run_state_of(shell: Shell, seen: SeenPrompt | None = None) -> RunState:
 
     If the shell waits for input, and can get input, the state has a prompt.
 
-    `seen` is a prompt that an earlier check has found. If no output or input has come since then,
-    the state has this prompt even if the program does not wait now, because the program may have
-    woken up only for a moment. If the program also waits for time to pass, this is true only for
+    `seen` is a prompt from an earlier check. A program may wake up only for a moment. So if no
+    output or input has come since the earlier check, the state has this prompt, even if the program
+    does not wait now. If the program also waits for something other than input, this holds only for
     `_TIMER_MS`.
 
     This function checks at once, not in turn with other checks. So if a check is expensive, later

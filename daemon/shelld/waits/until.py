@@ -55,13 +55,13 @@ class PreparedWait:
 
     @property
     def is_for_reading(self) -> bool:
-        """Whether a read can do this wait itself. A read can wait for output and for the end of the
+        """Whether a read can carry out this wait. A read can wait for output and for the end of the
         command.
         """
         return self._params.until in {"output", "exit"}
 
     async def wait(self, shell: Shell, starts: Mapping[StreamName, int]) -> Reached:
-        """Wait until a shell prompts, writes a matching line, is quiet or listens.
+        """Return once a shell waits for input, writes a matching line, is quiet, or listens.
 
         `starts`: the offset from which to search each stream. With `wait` 0, check once. Raises
         `RpcError`.

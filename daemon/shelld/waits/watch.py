@@ -17,9 +17,9 @@ from shelld.waits.pauses import Pauses
 from shelld.waits.prompts import settled_prompt_of, takes_input
 from shelld_protocol.structs import Prompt
 
-# If a program waits only for input, `watch` acts after this time without output.
+# If a program waits only for input, `watch` acts after this many seconds without output.
 BLOCKING_AFTER_S: Final = 0.15
-# If a program also waits for the network, or for time to pass, `watch` acts after this time without
+# If a program also waits for the network or a timer, `watch` acts after this many seconds without
 # output.
 OTHERS_AFTER_S: Final = 1.0
 
