@@ -22,9 +22,9 @@ and the runners when their parent ends. If a runner can have its own cgroup (`cg
 kills all processes of a command at once. Without subreapers (`tree.SessionMembers`), the runner,
 the keeper and the daemon kill the processes that they can still find.
 
-This package imports only the standard library, neither anyio nor the rest of the daemon. The keeper
-must stay small, because every runner is a fork of the keeper. The keeper does not import `pool`,
-which only the daemon uses.
+This package imports only the standard library. It imports no anyio and no other part of the daemon.
+The keeper must stay small, because every runner is a fork of the keeper. The keeper does not import
+`pool`, which only the daemon uses.
 
 The protocol
 ------------

@@ -235,8 +235,8 @@ def _name_of_answer(key: str) -> str:
 
 
 def _is_unanswered(shell: Shell, asked: PromptIdentity | None) -> bool:
-    """Return whether input can be written to the program, and no input was written since the
-    question was asked.
+    """Return True if input can be written to the program and none was written since the question
+    was asked.
     """
     stdin = shell.input
     if asked is None or stdin is None or not takes_input(shell):
