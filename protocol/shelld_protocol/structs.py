@@ -353,7 +353,9 @@ class Prompt(Result):
     ]
     blocking: Annotated[
         bool,
-        Meta(description="Whether it waits only for input, not also for a time or the network."),
+        Meta(
+            description="Whether it waits only for input, and not also for a timer or the network."
+        ),
     ]
     line_mode: Annotated[
         bool | None,

@@ -91,7 +91,7 @@ def test_own_commands_begin_with_a_colon() -> None:
     assert sessions[1] == "other  /tmp"
     assert ":bg COMMAND         run a command in the background" in sessions
     refused, unknown = ended.stderr.splitlines()
-    assert refused == "no such command: :nonsense; :help lists them"
+    assert refused == "no such command: :nonsense; :help lists the commands"
     assert unknown.startswith("Shell not found: nobody")
 
 
@@ -102,7 +102,7 @@ def test_open_quote_in_an_own_command_takes_no_further_lines() -> None:
     said, output = ended.stderr.splitlines(), ended.stdout.splitlines()
     assert said == [
         'a quote in the name of the session is not closed: "',
-        "no such command: :nonsense; :help lists them",
+        "no such command: :nonsense; :help lists the commands",
     ]
     assert output[0] == "on"
     assert [line.split("  ")[0] for line in output[2:]] == ["main", "the other"]

@@ -191,7 +191,7 @@ export interface BackgroundResult {
 export interface Prompt {
   /** proved: a process of the command sleeps until it can read the terminal or the open stdin. likely: the process cannot be inspected, or runs elsewhere, but the modes of the terminal and a second of silence suggest it. */
   certainty: "likely" | "proved";
-  /** Whether it waits only for input, not also for a time or the network. */
+  /** Whether it waits only for input, and not also for a timer or the network. */
   blocking: boolean;
   /** Whether the terminal passes on whole lines. Null for an open stdin. */
   lineMode: boolean | null;

@@ -150,7 +150,7 @@ class _Shell:
             if own is None:
                 self._run_command(command)
             elif (action := self._own.get(own[1])) is None:
-                self._display.say(f"no such command: :{own[1]}; :help lists them", "bad")
+                self._display.say(f"no such command: :{own[1]}; :help lists the commands", "bad")
             else:
                 action((own[2] or "").strip())
         except (DaemonExited, ProtocolError):
