@@ -21,7 +21,16 @@ from lasting import Lasting, daemon_pid, kill_attach, lasting_user, wait_for_end
 from shelld import __version__
 from shelld.lasting.handshake import HANDSHAKE, Hello, send
 from shelld_protocol.about import PROTOCOL
-from support import DAEMON_COMMAND, Gate, Json, RawDaemon, is_alive, wait_for
+from support import (
+    DAEMON_COMMAND,
+    Gate,
+    Json,
+    RawDaemon,
+    is_alive,
+    raw_daemon,
+    running_below,
+    wait_for,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -217,6 +226,21 @@ def test_command_at_a_target_outlives_its_client(
             return shell["status"], shell.get("inForeground")
 
         wait_for(lambda: state() == (status, None))
+
+
+def test_configured_session_at_a_lasting_target_outlives_a_cut(user: Lasting) -> None:
+    with user.attach("--name", "far") as client:
+        client.call("ping")
+    attach = ["env", f"XDG_RUNTIME_DIR={user.runtime}", *DAEMON_COMMAND, "attach", "--name", "far"]
+    with raw_daemon() as daemon:
+        daemon.call("add_target", {"name": "box", "argv": attach})
+        limits = {"open_files": 44}
+        daemon.call("configure_session", {"session": "s", "limits": limits, "target": "box"})
+        daemon.bash("x=1", session="s")
+        for _ in range(2):
+            os.kill(running_below(daemon.pid, "attach\0--name")[0], signal.SIGKILL)
+            wait_for(lambda: daemon.call("list_targets")["targets"][0]["state"] == "lost")
+            assert daemon.bash("echo $x $(ulimit -n)", session="s")["stdout"] == "1 44\n"
 
 
 def test_command_that_starts_at_a_target_after_its_client_is_lost_goes_on(user: Lasting) -> None:

@@ -325,6 +325,8 @@ def test_session_belongs_to_the_target_of_its_first_command(hub: RawDaemon) -> N
     refused = hub.fail("bash", {"command": "true", "session": "near", "target": "box"})
     assert refused["code"] == -32602
     assert refused["message"] == "Session near is at this daemon, not at target box"
+    for method in ("get_session", "close_session", "list_shells"):
+        assert hub.fail(method, {"session": "near", "target": "box"}) == refused
     hub.bash("x=1", session="there", target="box")
     assert hub.bash("echo $x", session="there")["stdout"] == "1\n"
     for session in ("near", "there"):
@@ -496,6 +498,9 @@ def test_session_of_a_removed_target_of_a_target_is_free(hub: RawDaemon) -> None
         hub.call("add_target", {"name": name, "argv": FAR})
     hub.bash("x=1", session="lost", target="box:inner")
     hub.bash("x=2", session="kept", target="box:other")
+    for elsewhere in ("box", "box:inner"):
+        params = {"command": "true", "session": "kept", "target": elsewhere}
+        assert hub.fail("bash", params)["message"] == "Session kept is at target box:other"
     hub.call("remove_target", {"name": "box:inner"})
     assert not hub.bash("true", session="lost")["bash_id"].startswith("box:")
     assert hub.bash("echo $x", session="kept")["stdout"] == "2\n"
@@ -643,6 +648,54 @@ def test_calls_on_a_cut_link_fail_and_the_next_one_connects(hub: RawDaemon) -> N
         assert hub.bash("echo again", target="cut")["stdout"] == "again\n"
         assert hub.fail("bash_output", {"bash_id": bash_id})["code"] == 1003
         assert hub.bash("echo ${x-new state}", session="far")["stdout"] == "new state\n"
+
+
+@pytest.mark.parametrize("session", ["main", "limited"])
+def test_settings_of_a_session_apply_again_after_a_cut(hub: RawDaemon, session: str) -> None:
+    with target(hub, "cut", *FAR, "--grace", "994"):
+        for limits in ({"open_files": 55}, {"open_files": 44}):
+            # The last settings count.
+            hub.call("configure_session", {"session": session, "limits": limits, "target": "cut"})
+        run = {"command": "ulimit -n", "session": session, "target": "cut"}
+        for _ in range(2):
+            os.kill(daemon_of(hub, "994"), signal.SIGKILL)
+            wait_for(lambda: hub.call("list_targets")["targets"][-1]["state"] == "lost")
+            for call in hub.request_together(("bash", run), ("bash", run)):
+                assert hub.answer(call)["result"]["stdout"] == "44\n"
+        hub.call("close_session", {"session": session, "target": "cut"})
+        assert hub.call("bash", run)["stdout"] != "44\n"
+        hub.call("close_session", {"session": session, "target": "cut"})
+
+
+def test_settings_of_an_inner_target_apply_again_after_a_cut(hub: RawDaemon) -> None:
+    with target(hub, "cut", *FAR, "--grace", "992", f"--target=in={shlex.join(FAR)}"):
+        for where, limit in (("cut", 44), ("cut:in", 45)):
+            params = {"session": "main", "limits": {"open_files": limit}, "target": where}
+            hub.call("configure_session", params)
+        params = {"session": "inner", "limits": {"open_files": 46}, "target": "cut:in"}
+        hub.call("configure_session", params)
+        os.kill(daemon_of(hub, "992"), signal.SIGKILL)
+        wait_for(lambda: hub.call("list_targets")["targets"][-1]["state"] == "lost")
+        assert hub.bash("ulimit -n", target="cut")["stdout"] == "44\n"
+        assert hub.bash("ulimit -n", target="cut:in")["stdout"] == "45\n"
+        assert hub.bash("ulimit -n", session="inner")["stdout"] == "46\n"
+
+
+def test_command_does_not_run_without_the_settings_of_its_session(
+    hub: RawDaemon, tmp_path: Path
+) -> None:
+    # From the second start on, the target does not take so high a limit.
+    script = f'[ -e {tmp_path}/old ] && set -- "$@" --limit open_files=40; : > {tmp_path}/old'
+    with target(hub, "cut", "sh", "-c", f'{script}; exec "$@"', "sh", *FAR, "--grace", "993"):
+        limits = {"open_files": 44}
+        hub.call("configure_session", {"session": "lost", "limits": limits, "target": "cut"})
+        hub.bash("true", session="lost")
+        os.kill(daemon_of(hub, "993"), signal.SIGKILL)
+        wait_for(lambda: hub.call("list_targets")["targets"][-1]["state"] == "lost")
+        for _ in range(2):
+            error = hub.fail("bash", {"command": f": > {tmp_path}/ran", "session": "lost"})
+            assert error["data"]["parameter"] == "limits.open_files"
+        assert not (tmp_path / "ran").exists()
 
 
 def test_subscribers_learn_that_the_link_is_cut(hub: RawDaemon) -> None:

@@ -35,11 +35,11 @@ def test_session_is_at_its_target_while_one_request_may_create_it() -> None:
     targets = Targets(lambda _session: False)
     first, second = used(targets, "one", "box"), used(targets, "one", "box")
     targets.settle("one", first, may_exist=False)
-    assert targets.target_of("one") == "box"
+    assert targets.place_of("one") == ("box", "")
     with pytest.raises(RpcError, match="is at target box"):
         targets.use("one", "other")
     targets.settle("one", second, may_exist=False)
-    assert targets.target_of("one") is None
+    assert targets.place_of("one") is None
     targets.use("one", "other")
 
 
@@ -47,7 +47,7 @@ def test_session_that_exists_stays_although_later_requests_fail() -> None:
     targets = Targets(lambda _session: False)
     targets.settle("one", used(targets, "one", "box"), may_exist=True)
     targets.settle("one", used(targets, "one", "box"), may_exist=False)
-    assert targets.target_of("one") == "box"
+    assert targets.place_of("one") == ("box", "")
 
 
 async def test_late_end_of_a_request_changes_no_new_session_of_the_same_name() -> None:
@@ -59,10 +59,10 @@ async def test_late_end_of_a_request_changes_no_new_session_of_the_same_name() -
     await targets.remove(box)
     new = used(targets, "one", "other")
     targets.settle("one", late, may_exist=False)
-    assert targets.target_of("one") == "other"
+    assert targets.place_of("one") == ("other", "")
     targets.settle("one", late, may_exist=True)
     targets.settle("one", new, may_exist=False)
-    assert targets.target_of("one") is None
+    assert targets.place_of("one") is None
 
 
 def test_closed_session_stays_if_a_later_request_uses_its_name() -> None:
@@ -71,15 +71,15 @@ def test_closed_session_stays_if_a_later_request_uses_its_name() -> None:
     before = targets.last_use("one")
     targets.use("one", "box")
     targets.forget_if_unused("one", before)
-    assert targets.target_of("one") == "box"
+    assert targets.place_of("one") == ("box", "")
     targets.forget_if_unused("one", targets.last_use("one"))
-    assert targets.target_of("one") is None
+    assert targets.place_of("one") is None
 
 
 def test_each_target_has_a_default_session() -> None:
     targets = Targets(lambda _session: True)
     assert targets.use(DEFAULT_SESSION, "box") is None
-    assert targets.target_of(DEFAULT_SESSION) is None
+    assert targets.place_of(DEFAULT_SESSION) is None
     with pytest.raises(RpcError, match="is at this daemon"):
         targets.use("one", "box")
 

@@ -18,8 +18,9 @@ from msgspec import Raw
 
 from shelld.methods.context import PassedOn, RequestContext
 from shelld.methods.here import check_is_here
+from shelld.methods.target_sessions import SessionUse, configure_again, place_in
 from shelld.targets.naming import ID_PARAMS, Members, as_raw, named_result, split, text_of
-from shelld.targets.targets import Target, was_not_started
+from shelld.targets.targets import Target
 from shelld_protocol.encoding import decode, encode
 from shelld_protocol.errors import (
     ErrorKind,
@@ -31,7 +32,7 @@ from shelld_protocol.errors import (
 )
 from shelld_protocol.parameters import parameters_of
 from shelld_protocol.params import members_of
-from shelld_protocol.structs import DEFAULT_SESSION, Params
+from shelld_protocol.structs import Params
 from shelld_protocol.target_methods import (
     AddTargetParams,
     AddTargetResult,
@@ -45,11 +46,6 @@ from shelld_protocol.target_methods import (
 if TYPE_CHECKING:
     from shelld.targets.link import Link
     from shelld.targets.outgoing import Call
-
-# A request for one of these methods counts as a use of the session in its param `session`, unless
-# the request starts nothing. From its first use on, a session belongs to this daemon or to one
-# target.
-_USING: Final = frozenset({"bash", "configure_session"})
 
 # If a request has one of these members, the client can later find the command or the subscription
 # that the request has begun.
@@ -141,7 +137,7 @@ def _target_of(
         members["request_id"] = Raw(called.far_id)
         return targets.get(called.target)
     named = _named_target(context, members) if takes_target else None
-    return named or _target_of_session(context, members)
+    return named or _target_of_session(context, members, takes_target=takes_target)
 
 
 def _without_target(raw: Raw, target: str) -> Raw:
@@ -196,13 +192,21 @@ def _remove_first_name(members: Members) -> None:
         members["target"] = as_raw(rest)
 
 
-def _target_of_session(context: RequestContext, members: Members) -> Target | None:
-    session = text_of(members.get("session"))
-    if session is None:
+def _target_of_session(
+    context: RequestContext, members: Members, *, takes_target: bool
+) -> Target | None:
+    """Return the target that has the request's session.
+
+    If one of its targets has the session, add this target's name to `members`.
+    """
+    session, targets = text_of(members.get("session")), context.daemon.targets
+    place = None if session is None else targets.place_of(session)
+    if place is None:
         return None
-    targets = context.daemon.targets
-    name = targets.target_of(session)
-    return None if name is None else targets.get(name)
+    name, further = place
+    if takes_target and further:
+        members["target"] = as_raw(further)
+    return targets.get(name)
 
 
 async def _pass_on(context: RequestContext, method: str, target: Target, members: Members) -> Any:
@@ -210,16 +214,11 @@ async def _pass_on(context: RequestContext, method: str, target: Target, members
     daemon uses.
     """
     daemon = context.daemon
+    place = place_in(members)
+    if method == "bash" and place is not None:
+        await configure_again(context, target, place)
     await _end_if_unwanted(context, method, members)
-    session = text_of(members.get("session", as_raw(DEFAULT_SESSION)))
-    if session is not None:
-        daemon.targets.check(session, target.name)
-    is_used = method in _USING and not _starts_nothing(members)
-    further = text_of(members.get("target")) or ""
-    use = None
-    if is_used and session is not None:
-        use = daemon.targets.use(session, target.name, further)
-    last_use = None if session is None else daemon.targets.last_use(session)
+    use = SessionUse(daemon.targets, target, method, place, members)
     call: Call | None = None
     try:
         pool, attend = daemon.manager.runtime.pool, daemon.manager.attend
@@ -234,18 +233,11 @@ async def _pass_on(context: RequestContext, method: str, target: Target, members
                 link.leave(call)
         result = await _answer(context, link, call, method, members)
     except BaseException as error:
-        if session is not None and use is not None:
-            may_exist = call is not None and call.is_sent and not was_not_started(error)
-            daemon.targets.settle(session, use, may_exist=may_exist)
-        if session is not None and _found_nothing(method, error):
-            daemon.targets.forget_if_unused(session, last_use)
+        use.fail(error, is_sent=call is not None and call.is_sent)
         raise
-    if session is not None and use is not None:
-        daemon.targets.settle(session, use, may_exist=True)
-    if method == "close_session" and session is not None:
-        daemon.targets.forget_if_unused(session, last_use)
+    use.succeed(link)
     if method == "remove_target" and (removed := text_of(members.get("name"))):
-        daemon.targets.forget_further(target.name, removed)
+        daemon.targets.forget_further(target, removed)
     try:
         await _note_events(context, link, method, members, result)
         return named_result(method, target.name, result)
@@ -347,13 +339,3 @@ def _begun_by(error: PassedOnError, target: str) -> bytes:
 def _ends_with_client(members: Members) -> bool:
     is_in_background = bytes(members.get("run_in_background", b"")) == b"true"
     return text_of(members.get("on_disconnect")) == "kill" and not is_in_background
-
-
-def _starts_nothing(members: Members) -> bool:
-    return b"true" in {bytes(members.get(name, b"")) for name in ("key_must_exist", "dry_run")}
-
-
-def _found_nothing(method: str, error: BaseException) -> bool:
-    """Return whether a request to close a session did not find the session."""
-    is_unknown = isinstance(error, RpcError) and error.kind is ErrorKind.SESSION_NOT_FOUND
-    return method == "close_session" and is_unknown

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
+import anyio
 from msgspec import Raw
 
 from shelld.keeper.pool import RunnerPool
@@ -34,11 +35,29 @@ MAX_SESSIONS: Final = 10_000
 Attend = Callable[[Callable[[], Awaitable[None]]], None]
 
 
+# The name of a session, and the name of the target's target that has it, as in `a` or `a:b`. The
+# second name is empty if the target itself has the session.
+Place = tuple[str, str]
+
+
+class Configured:
+    """Holds the settings of a session at a target: the params of its last ``configure_session``.
+
+    `link` is the connection over which the target got the settings. While one request sends the
+    settings over another connection, other requests of the session wait for `lock`.
+    """
+
+    def __init__(self, params: bytes, link: Link) -> None:
+        self.params = params
+        self.link = link
+        self.lock = anyio.Lock()
+
+
 class Target:
     """Holds a target.
 
     `link` is the target's latest connection, which may be over. It is None before the first
-    connection.
+    connection. `configured` has the settings of sessions.
     """
 
     def __init__(self, name: str, argv: Sequence[str], *, bootstrap: bool) -> None:
@@ -46,6 +65,7 @@ class Target:
         self.bootstrap = bootstrap
         self.argv = tuple(argv)
         self.link: Link | None = None
+        self.configured: dict[Place, Configured] = {}
 
     def connected(self, pool: RunnerPool, attend: Attend) -> Link:
         """Return the link. Start a new link if there is none, or if the link is over. The link may
@@ -168,29 +188,35 @@ class Targets:
 
     # -- sessions ---------------------------------------------------------------------------
 
-    def target_of(self, session: str) -> str | None:
-        """Return the name of a session's target. Return None if the session is new, or belongs to
-        this daemon.
+    def place_of(self, session: str) -> tuple[str, str] | None:
+        """Return the names of the session's target and of that target's target, as in
+        `_RemoteSession`; None if the session is at this daemon or new.
         """
         found = self._sessions.get(session)
-        return None if found is None else found.target
+        return None if found is None else (found.target, found.further)
 
     def last_use(self, session: str) -> int | None:
         """Return the number of the latest request that used a session at a target."""
         found = self._sessions.get(session)
         return None if found is None else found.last_use
 
-    def check(self, session: str, target: str) -> None:
-        """Raise `RpcError` (invalid_params) if the session is at another target."""
-        present = self.target_of(session)
-        if present not in (None, target):
-            raise invalid_params(f"Session {session:.100} is at target {present}", "target")
+    def check(self, session: str, target: str, further: str = "") -> None:
+        """Raise `RpcError` (invalid_params) if the session is at this daemon or at another
+        target.
+        """
+        present = self.place_of(session)
+        if present is not None and present != (target, further):
+            raise invalid_params(f"Session {session:.100} is at target {_path(*present)}", "target")
+        if present is None and session != DEFAULT_SESSION and self._is_local(session):
+            message = f"Session {session:.100} is at this daemon, not at target {target}"
+            raise invalid_params(message, "target")
 
     def check_is_here(self, session: str | None) -> None:
         """Raise `RpcError` (invalid_params) if the session is at a target."""
-        present = None if session is None else self.target_of(session)
+        present = None if session is None else self.place_of(session)
         if present is not None:
-            raise invalid_params(f"Session {session:.100} is at target {present}", "session")
+            message = f"Session {session:.100} is at target {_path(*present)}"
+            raise invalid_params(message, "session")
 
     def use(self, session: str, target: str, further: str = "") -> int | None:
         """Record that a request uses a session at a target, and return the number of this use.
@@ -204,11 +230,8 @@ class Targets:
         """
         if session == DEFAULT_SESSION:
             return None
-        self.check(session, target)
+        self.check(session, target, further)
         found = self._sessions.get(session)
-        if found is None and self._is_local(session):
-            message = f"Session {session:.100} is at this daemon, not at target {target}"
-            raise invalid_params(message, "target")
         if found is None and len(self._sessions) >= MAX_SESSIONS:
             message = f"Targets have {MAX_SESSIONS} sessions already"
             raise resource_exhausted("targets", message)
@@ -236,18 +259,29 @@ class Targets:
         if not found.creators:
             del self._sessions[session]
 
-    def forget_further(self, target: str, further: str) -> None:
-        """Forget the sessions of a removed target of a target."""
+    def forget_further(self, target: Target, further: str) -> None:
+        """Forget the sessions of a removed target of a target, and their settings."""
         self._sessions = {
             name: session
             for name, session in self._sessions.items()
-            if session.target != target or not f"{session.further}:".startswith(f"{further}:")
+            if session.target != target.name or not _is_within(session.further, further)
         }
+        for place in [each for each in target.configured if _is_within(each[1], further)]:
+            del target.configured[place]
 
     def forget_if_unused(self, session: str, last_use: int | None) -> None:
         """Forget a closed session, unless a request after `last_use` has used its name."""
         if self.last_use(session) == last_use:
             self._sessions.pop(session, None)
+
+
+def _path(target: str, further: str) -> str:
+    return f"{target}:{further}" if further else target
+
+
+def _is_within(name: str, further: str) -> bool:
+    """Return whether `name` is the target `further`, or a target of it."""
+    return f"{name}:".startswith(f"{further}:")
 
 
 def was_not_started(error: BaseException) -> bool:

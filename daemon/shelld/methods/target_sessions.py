@@ -1,0 +1,133 @@
+"""Records what the requests that are passed on mean for their sessions.
+
+Also repeats the settings of a session at a target whose connection was lost. The target's daemon
+may be a new one by then. Without the settings, such as a sandbox, no command of the session may run
+there.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Raw
+
+from shelld.methods.context import Daemon, RequestContext
+from shelld.targets.naming import Members, as_raw, text_of
+from shelld.targets.targets import Configured, Place, Target, Targets, was_not_started
+from shelld_protocol.encoding import encode
+from shelld_protocol.errors import ErrorKind, PassedOnError, RpcError, unknown_target
+from shelld_protocol.structs import DEFAULT_SESSION
+
+if TYPE_CHECKING:
+    from shelld.targets.link import Link
+
+# A request for one of these methods counts as a use of the session in its param `session`, unless
+# the request starts nothing. From its first use on, a session belongs to this daemon or to one
+# target.
+_USING: Final = frozenset({"bash", "configure_session"})
+
+
+def place_in(members: Members) -> Place | None:
+    """Return the session of a request and the target's target that the request names. Return None
+    if its session is not a name.
+    """
+    session = text_of(members.get("session", as_raw(DEFAULT_SESSION)))
+    return None if session is None else (session, text_of(members.get("target")) or "")
+
+
+class SessionUse:
+    """Holds what a request means for its session at a target, from the time just before the request
+    is sent. The code that sends the request must call `fail` or `succeed` once.
+
+    `place` is None if the request has no valid session.
+    """
+
+    def __init__(
+        self, targets: Targets, target: Target, method: str, place: Place | None, members: Members
+    ) -> None:
+        """Raises `RpcError` if the session is elsewhere, or if there are too many sessions."""
+        self._targets = targets
+        self._target = target
+        self._method = method
+        self._place = place
+        self._members = members
+        self._use: int | None = None
+        if place is None:
+            return
+        session, further = place
+        targets.check(session, target.name, further)
+        if method in _USING and not _starts_nothing(members):
+            self._use = targets.use(session, target.name, further)
+        self._last_use = targets.last_use(session)
+        self._settings = target.configured.get(place)
+
+    def fail(self, error: BaseException, *, is_sent: bool) -> None:
+        """Record that the request has failed. `is_sent`: whether any byte of it was sent."""
+        if self._place is None:
+            return
+        if self._use is not None:
+            may_exist = is_sent and not was_not_started(error)
+            self._targets.settle(self._place[0], self._use, may_exist=may_exist)
+        if isinstance(error, RpcError) and error.kind is ErrorKind.SESSION_NOT_FOUND:
+            self._note_close()
+
+    def succeed(self, link: Link) -> None:
+        """Record that the target has sent the result of the request over `link`."""
+        if self._place is None:
+            return
+        if self._use is not None:
+            self._targets.settle(self._place[0], self._use, may_exist=True)
+        self._note_close()
+        if self._method == "configure_session":
+            self._target.configured[self._place] = Configured(encode(self._members), link)
+
+    def _note_close(self) -> None:
+        """Forget the session that the request has closed, unless it was used in the meantime."""
+        if self._method != "close_session" or self._place is None:
+            return
+        self._targets.forget_if_unused(self._place[0], self._last_use)
+        configured = self._target.configured
+        if self._settings is not None and configured.get(self._place) is self._settings:
+            del configured[self._place]
+
+
+def _starts_nothing(members: Members) -> bool:
+    return b"true" in {bytes(members.get(name, b"")) for name in ("key_must_exist", "dry_run")}
+
+
+async def configure_again(context: RequestContext, target: Target, place: Place) -> None:
+    """If a session was configured over an earlier connection, configure it over this one.
+
+    Raises OSError, and the target's error if it refuses the settings.
+    """
+    while (configured := target.configured.get(place)) is not None and configured.link.is_over:
+        if context.is_over:
+            # A request that was cancelled starts no command.
+            return
+        async with configured.lock:
+            await _send_settings(context.daemon, target, configured)
+    if context.daemon.targets.get(target.name) is not target:
+        raise unknown_target(target.name)
+
+
+async def _send_settings(daemon: Daemon, target: Target, configured: Configured) -> None:
+    if daemon.targets.get(target.name) is not target:
+        raise unknown_target(target.name)
+    if not configured.link.is_over:
+        # Another request has sent them.
+        return
+    link = target.connected(daemon.manager.runtime.pool, daemon.manager.attend)
+    try:
+        await link.answer(link.begin("configure_session", configured.params, None))
+    except PassedOnError as error:
+        # The target may be a lasting daemon, which still has the session.
+        if not _says_used(error):
+            raise
+    configured.link = link
+
+
+def _says_used(error: PassedOnError) -> bool:
+    """Return whether a target has refused settings because the session has run commands."""
+    parameter = error.data.get("parameter")
+    is_about_session = isinstance(parameter, Raw) and text_of(parameter) == "session"
+    return error.kind is ErrorKind.INVALID_PARAMS and is_about_session
