@@ -377,6 +377,29 @@ async def test_drained_pool_finishes_its_sessions(cluster: None) -> None:
 
 
 @pytest.mark.long
+async def test_session_is_closed_although_its_block_is_cancelled_twice(pool: Pool) -> None:
+    entered = asyncio.Event()
+
+    async def work() -> None:
+        async with pool.session("twice") as session:
+            await session.bash("x=1")
+            entered.set()
+            await asyncio.sleep(300)
+
+    working = asyncio.create_task(work())
+    await entered.wait()
+    working.cancel()
+    # The first cancellation ends the block, and the second one interrupts the end of the block.
+    await asyncio.sleep(0)
+    working.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await working
+    await until(lambda: not any(load.sessions for load in pool.loads))
+    assert (await pool.bash("echo [$x]", session="twice")).stdout == "[]\n"
+    await pool.session("twice").close_session()
+
+
+@pytest.mark.long
 async def test_closed_pool_refuses_to_grow_further(cluster: None) -> None:
     async with Pool(1, num_cpus=0.25) as pool:
         growing = asyncio.create_task(pool.resize(2))

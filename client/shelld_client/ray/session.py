@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final, NoReturn, Protocol, Self, TypeVar
@@ -35,6 +36,10 @@ _NAMING: Final = frozenset(
         "subscribe",
     }
 )
+
+
+# The tasks that close sessions. The event loop holds tasks only weakly.
+_closing: Final = set[asyncio.Task[None]]()
 
 
 class Router(Protocol):
@@ -96,6 +101,13 @@ class Session(AsyncMethods):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        # If another cancellation interrupts this method, the session is closed in the background.
+        closing = asyncio.create_task(self._close())
+        _closing.add(closing)
+        closing.add_done_callback(_closing.discard)
+        await asyncio.shield(closing)
+
+    async def _close(self) -> None:
         # These errors mean that the session's daemon is gone, closed or silent, or that the session
         # was never used.
         with suppress(SessionLost, SessionNotFound, DaemonExited, TimeoutError):
