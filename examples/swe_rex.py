@@ -77,7 +77,9 @@ class ShelldRuntime(AbstractRuntime):
             return BashObservation(exit_code=0)
         if action.is_interactive_command or action.is_interactive_quit or action.expect:
             raise ValueError("a program that asks needs AsyncClient.start(..., tty=True)")
-        result = await self._run(action.command, action.timeout, session=action.session)
+        # The daemon takes no empty command.
+        command = action.command or ":"
+        result = await self._run(command, action.timeout, session=action.session)
         if action.check == "ignore":
             return BashObservation(output=result.stdout)
         observation = BashObservation(output=result.stdout, exit_code=_exit_code(result))
@@ -102,7 +104,7 @@ class ShelldRuntime(AbstractRuntime):
         if command.env is not None:
             argv = ["env", "-i", *(f"{name}={value}" for name, value in command.env.items()), *argv]
         result = await self._run(
-            shlex.join(argv), command.timeout, cwd=command.cwd, merge=command.merge_output_streams
+            _joined(argv), command.timeout, cwd=command.cwd, merge=command.merge_output_streams
         )
         if command.check:
             _check(result, str(given), command.error_msg)
@@ -111,7 +113,7 @@ class ShelldRuntime(AbstractRuntime):
         )
 
     async def read_file(self, request: ReadFileRequest) -> ReadFileResponse:
-        async with self._shell.start(f"cat -- {shlex.quote(request.path)}", session=None) as job:
+        async with self._shell.start(f"cat < {shlex.quote(request.path)}", session=None) as job:
             result = await job.wait()
             if result.exit_code:
                 raise FileNotFoundError(result.stderr.strip())
@@ -169,6 +171,13 @@ class ShelldRuntime(AbstractRuntime):
             raise CommandTimeoutError(
                 f"timeout after {timeout} seconds while running command {command!r}"
             ) from error
+
+
+def _joined(argv: list[str]) -> str:
+    """Return a command line for bash. Its first word is a program, and never a keyword, such as
+    `time`, or an assignment."""
+    program = argv[0].replace("'", "'\"'\"'")
+    return f"'{program}' {shlex.join(argv[1:])}"
 
 
 def _exit_code(result: BashResult) -> int:

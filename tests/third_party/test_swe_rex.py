@@ -120,3 +120,26 @@ async def test_runtime_reads_writes_and_uploads_files(
         await runtime.upload(UploadRequest(source_path=str(source), target_path=str(target)))
     assert (tmp_path / "copy").read_text() == content
     assert (tmp_path / "folder" / path.name).read_text() == content
+
+
+async def test_empty_command_succeeds(runtime: AbstractRuntime) -> None:
+    await runtime.create_session(CreateBashSessionRequest())
+    found = await runtime.run_in_session(BashAction(command=""))
+    assert (found.output, found.exit_code) == ("", 0)
+
+
+@pytest.mark.parametrize("program", ["if", "A=1", "it's"])
+async def test_first_word_is_a_program(runtime: AbstractRuntime, program: str) -> None:
+    ended = await runtime.execute(Command(command=[program, "true"]))
+    assert ended.exit_code == 127
+
+
+async def test_file_may_be_named_like_an_option(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    async with AsyncClient.spawn() as shell:
+        runtime: AbstractRuntime = SHELLD_RUNTIME(shell)
+        for name in ("-", "-n"):
+            await runtime.write_file(WriteFileRequest(path=name, content=name))
+            assert (await runtime.read_file(ReadFileRequest(path=name))).content == name
