@@ -81,7 +81,9 @@ async def judge_typed(
             swallowed=modes.start + modes.stop,
             dropped=dropped,
         )
-        await lines.judge(found.readable, edited.texts, found.kept)
+        readable = found.readable
+        may_go_on = len(readable) > len(found.lines)
+        await lines.judge(readable, edited.texts, found.kept, may_go_on=may_go_on)
         await lines.judge_parts(found.parts)
         await lines.judge_suffixes(found.first, starts)
         starts = _later(starts, found, len(rest) + len(content))

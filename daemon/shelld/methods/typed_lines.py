@@ -31,8 +31,9 @@ _MAX_SHORT_SCRIPT: Final = 1_000
 _MAX_COST: Final = 2 * 1024 * 1024
 _MAX_COST_ALONE: Final = 16 * 1024 * 1024
 _MIN_COST: Final = 200
-# After an interrupt, readline may have kept incomplete commands. The daemon remembers at most this
-# many of these commands.
+# After an interrupt, readline may have kept incomplete commands. A line that a shell may have read
+# may also go on. The daemon remembers at most this many of the commands that the next line may
+# continue.
 _MAX_KEPT_SCRIPTS: Final = 4
 # The number of characters that are judged before other requests can run.
 _TURN_COST: Final = 16 * 1024
@@ -169,11 +170,14 @@ class TypedLines:
         lines: Sequence[bytes | None],
         edited: Sequence[bytes | None],
         kept: Sequence[tuple[int, bytes]] = (),
+        *,
+        may_go_on: bool = False,
     ) -> None:
         """Judge two forms of the typed lines.
 
         `lines`: the typed lines, which still contain the editing keys. `edited`: the text after the
         terminal's own line editing; None means an interrupt. `kept`: see `Typed.kept`.
+        `may_go_on`: whether the next write may continue the last of `lines`.
         """
         if not lines and not edited:
             return
@@ -184,10 +188,16 @@ class TypedLines:
             return
         if self._edited is self._typed and edited != lines:
             self._edited = self._typed.copy()
+        scripts = list[str]()
         for number, line in enumerate(lines):
+            scripts = [self._typed.script, *self._kept_scripts]
             await self._continue_kept(line)
             await self._judge_line(line, self._typed)
             await self._judge_kept([text for index, text in kept if index == number])
+        if may_go_on:
+            # If the last line goes on, it still continues the commands before it.
+            found = dict.fromkeys([*filter(None, scripts), *self._kept_scripts])
+            self._kept_scripts = [*found][:_MAX_KEPT_SCRIPTS]
         if self._edited is not self._typed:
             for line in edited:
                 await self._judge_line(line, self._edited)

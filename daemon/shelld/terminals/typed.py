@@ -64,7 +64,8 @@ class TypedLine(NamedTuple):
 
     `dropped`: if an interrupt came right before this line, the text that this interrupt has
     dropped; otherwise None. `kept_scripts`: incomplete shell commands that this line may continue,
-    if readline has kept the text that an interrupt dropped.
+    if readline has kept the text that an interrupt dropped, or if a part of this line seemed to be
+    passed on already.
     """
 
     keys: bytes = b""

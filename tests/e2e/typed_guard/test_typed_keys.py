@@ -94,6 +94,11 @@ def test_forbidden_line_is_not_typed_into_a_shell(typing: Session, lines: list[s
         [*text("xforbidden"), keys("Home", "Delete", "Enter")],
         [*text("echo forbidden"), keys(*["Left"] * 1_000, "M-d", "Enter")],
         [*text("FORBIDDEN"), keys("M-b", "M-l", "Enter")],
+        # C-d deletes the x, so the last write ends a line that continues the line before it.
+        [*text("forb\\\nix"), keys("C-b", "C-d"), *text("dden\n")],
+        [*text("forb\\\nix"), keys("C-b", "C-d"), keys("C-d"), *text("d"), *text("den\n")],
+        [*text("x='\n';forbix"), keys("C-b", "C-d"), *text("dden\n")],
+        [keys("x", "C-b", "C-d", *"forb\\", "Enter", "i"), *text("dden\n")],
         # When bash reads these keys, it expands or runs the line, although none of the keys is a
         # line end.
         [*text("$(forbidden)"), keys("Escape", "C-e")],
