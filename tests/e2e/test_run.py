@@ -383,6 +383,28 @@ def test_third_signal_restores_the_terminal() -> None:
     os.close(main)
 
 
+def test_signals_end_the_command_after_a_resize_of_a_lost_terminal() -> None:
+    main, inner = pty.openpty()
+    command = [*PROGRAM, "run", "-q", "-t", "--", "trap '' HUP; echo ready; exec sleep 300"]
+    start = ["env", "--ignore-signal=HUP", "setsid", "--ctty"]
+    with subprocess.Popen(
+        [*start, *command], stdin=inner, stdout=inner, stderr=subprocess.PIPE
+    ) as process:
+        os.close(inner)
+        shown = b""
+        while b"ready\r\n" not in shown:
+            shown += os.read(main, 4096)
+        os.close(main)
+        process.send_signal(signal.SIGWINCH)
+        try:
+            process.send_signal(signal.SIGTERM)
+            _, stderr = process.communicate(timeout=DEADLINE_S)
+        finally:
+            process.kill()
+    assert process.returncode == 128 + signal.SIGTERM
+    assert stderr == b""
+
+
 def test_input_is_passed_on_again_after_a_time_in_the_background() -> None:
     environment = {**ENVIRONMENT, "PS1": "at the prompt ", "TERM": "dumb"}
     with UserTerminal(["bash", "--norc", "--noediting", "-i"], env=environment) as terminal:

@@ -45,8 +45,8 @@ class RawTerminal:
 
     def resize(self) -> None:
         """Give the command's terminal the size of the user's terminal. Any thread may call this."""
-        # Ignore errors, because the command may have ended.
-        with suppress(ShellError):
+        # Ignore errors, because the command may have ended, and the user's terminal may be gone.
+        with suppress(ShellError, OSError):
             if self._client is not None:
                 self._client.resize_shell(self._bash_id, *_size())
 
