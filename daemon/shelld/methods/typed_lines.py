@@ -195,8 +195,9 @@ class TypedLines:
             await self._judge_line(line, self._typed)
             await self._judge_kept([text for index, text in kept if index == number])
         if may_go_on:
-            # If the last line goes on, it still continues the commands before it.
-            found = dict.fromkeys([*filter(None, scripts), *self._kept_scripts])
+            # If the last line goes on, it still continues the commands before it, or begins one.
+            found = dict.fromkeys([*scripts, *self._kept_scripts])
+            found.pop(self._typed.script, None)
             self._kept_scripts = [*found][:_MAX_KEPT_SCRIPTS]
         if self._edited is not self._typed:
             for line in edited:

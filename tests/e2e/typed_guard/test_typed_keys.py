@@ -99,6 +99,7 @@ def test_forbidden_line_is_not_typed_into_a_shell(typing: Session, lines: list[s
         [*text("forb\\\nix"), keys("C-b", "C-d"), keys("C-d"), *text("d"), *text("den\n")],
         [*text("x='\n';forbix"), keys("C-b", "C-d"), *text("dden\n")],
         [keys("x", "C-b", "C-d", *"forb\\", "Enter", "i"), *text("dden\n")],
+        [keys("x", "C-b", "C-d", *"eval forb\\"), *text("\n"), *text("idden\n")],
         # When bash reads these keys, it expands or runs the line, although none of the keys is a
         # line end.
         [*text("$(forbidden)"), keys("Escape", "C-e")],
