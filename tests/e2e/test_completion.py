@@ -213,3 +213,12 @@ def test_script_names_every_option_and_command(
     assert {*WORDS, "run", "shell"} == SUBCOMMANDS.keys()
     for name in SUBCOMMANDS:
         assert name in text
+
+
+def test_description_of_an_option_is_not_one_of_its_values(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    text = script_for("fish", tmp_path, capfd).read_text()
+    descriptions = re.findall(r"-d '(.+)'$", text, re.MULTILINE)
+    assert len(descriptions) > len(SUBCOMMANDS)
+    assert [each for each in descriptions if " " not in each] == []

@@ -287,8 +287,8 @@ def option_parser() -> argparse.ArgumentParser:
     option(
         "--guard",
         choices=get_args(GuardMode),
-        help="block: refuse dangerous commands; strict: also refuse commands that the guard cannot "
-        "analyse; warn: run dangerous commands and report them; off: no checks",
+        help="what to do about dangerous commands; block: refuse them; strict: also refuse "
+        "commands that the guard cannot analyse; warn: run them and report them; off: no checks",
     )
     option("--guard-rules", metavar="FILE", help="a TOML file of commands to block or to allow")
     option("--grace", type=milliseconds, metavar="MS", help="time from SIGTERM to SIGKILL, in ms")
