@@ -109,6 +109,18 @@ def test_the_directory_of_a_call_is_the_one_in_the_sandbox(
         link.unlink(missing_ok=True)
 
 
+def test_a_command_cannot_take_the_names_of_state_files(shared: Workspace, session: str) -> None:
+    daemon, _ = shared
+    configure(daemon, session, mode="workspace", network="none")
+    daemon.bash("mkdir /run/shelld/{0..1000} 2>/dev/null", session=session)
+    # Each of these commands needs a file of its own at the same time.
+    commands = [f"sleep 0.2; x=$(echo {number})" for number in range(4)]
+    requests = [daemon.request("bash", {"command": each, "session": session}) for each in commands]
+    for request in requests:
+        result = daemon.answer(request)["result"]
+        assert (result["status"], "stateReason" in result) == ("completed", False)
+
+
 def test_a_deleted_private_directory_is_left_for_one_above(shared: Workspace, session: str) -> None:
     daemon, _ = shared
     configure(daemon, session, mode="workspace", network="none")

@@ -70,6 +70,8 @@ _ENTERED_WITH: Final = 2
 # Only bash itself may report the state of the session. A child of bash would write its state to a
 # file with this name, but a directory has this name, so the child cannot write the file.
 _NO_FILE: Final = "-1"
+# Bash calculates with the names of the files, and its numbers have 64 bits with a sign.
+_NAME_BYTES: Final = 7
 
 
 class Sandbox:
@@ -113,7 +115,6 @@ class Sandbox:
         self._proxy: Proxy | None = None
         if policy.network == "hosts":
             self._proxy = Proxy(pool, policy.hosts, self._guests.note_denial)
-        self._file_count = 0
         # Set when the sandbox is ready or has ended.
         self._settled = anyio.Event()
 
@@ -381,8 +382,8 @@ class Sandbox:
         """
         if self._directory is None:
             raise ProcessLookupError
-        self._file_count += 1
-        name = str(self._file_count)
+        # A command can make files in this directory, too, so it must not know the next name.
+        name = str(int.from_bytes(os.urandom(_NAME_BYTES)))
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         return os.open(name, flags, 0o600, dir_fd=self._directory), f"{PRIVATE}/{name}"
 
