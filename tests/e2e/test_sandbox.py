@@ -126,12 +126,27 @@ def test_a_deleted_private_directory_is_left_for_one_above(shared: Workspace, se
     configure(daemon, session, mode="workspace", network="none")
     # The directory exists outside, but not in the sandbox.
     with tempfile.TemporaryDirectory(dir="/tmp") as outside:
-        daemon.bash(
-            f"mkdir -p {outside}/below; cd {outside}/below; rm -r {outside}", session=session
-        )
+        below = f"{outside}/below"
+        daemon.bash(f"mkdir -p {below}; cd {below}; rm -r {outside}", session=session)
         error = daemon.fail("bash", {"command": "pwd", "session": session})
         assert error["data"] == {"kind": "spawn_failed", "errno": "ENOENT"}
         assert daemon.bash("pwd", session=session)["stdout"] == "/tmp\n"
+        # A command can make the directory again.
+        daemon.bash(f"mkdir -p {below}; cd {below}", session=session)
+        assert daemon.bash("pwd", session=session)["stdout"] == f"{below}\n"
+
+
+def test_a_deleted_directory_of_the_daemon_is_left_for_one_above(session: str) -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as parent:
+        own = Path(parent, "own")
+        own.mkdir()
+        with raw_daemon(cwd=own) as daemon:
+            daemon.call("ping")
+            own.rmdir()
+            configure(daemon, session, mode="read-only")
+            error = daemon.fail("bash", {"command": "pwd", "session": session})
+            assert error["data"] == {"kind": "spawn_failed", "errno": "ENOENT"}
+            assert daemon.bash("pwd", session=session)["stdout"] == "/tmp\n"
 
 
 def test_a_spare_shell_waits_in_the_sandbox(places: Path) -> None:

@@ -81,10 +81,8 @@ class ResolvedPolicy(Struct, frozen=True):
         below a directory that every sandbox has for itself.
         """
         private = (*_ALWAYS_PRIVATE, *(TEMPORARY if self.tmp == "private" else ()))
-        if path in private or not is_within(path, private):
-            return False
-        shown = (self.directory, *self.write)
-        return not is_within(path, shown) and not any(is_within(each, (path,)) for each in shown)
+        is_below = path not in private and is_within(path, private)
+        return is_below and not is_within(path, (self.directory, *self.write))
 
     @property
     def enforced(self) -> EnforcedSandbox:

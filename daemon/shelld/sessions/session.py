@@ -131,7 +131,7 @@ class Session:
         # The number of the last command that left a state, and the number of the last command whose
         # state was kept.
         self._ended = self._kept = 0
-        # A remote directory in which a command could not start.
+        # A directory, remote or in a sandbox, in which a command could not start.
         self._lost_directory: bytes | None = None
         # The number of dumps that threads are parsing. Until a dump is parsed, the session does not
         # have the state that the dump describes.
@@ -205,23 +205,31 @@ class Session:
         If `directory` is remote, this failure shows that its file system answers. So system calls
         on `directory` no longer block.
         """
-        if directory == self.cwd:
+        if directory in (self.cwd, self.resolve(None)):
             self._lost_directory = to_bytes(directory)
 
     def _existing(self, directory: bytes, is_inherited: bool) -> bytes:
         if is_inherited:
             return directory
-        if directory != self._lost_directory and self.sandbox is not None:
+        if self.sandbox is not None:
             # Only commands can see a directory that is private to the sandbox.
-            return directory
-        if directory != self._lost_directory and self._mounts.may_hang(directory):
+            if not self._is_lost(directory):
+                return directory
+            assert self._lost_directory is not None
+            directory = os.path.dirname(self._lost_directory)
+        elif directory != self._lost_directory and self._mounts.may_hang(directory):
             return directory
         while not self._is_directory(directory) and directory != os.path.dirname(directory):
             directory = os.path.dirname(directory)
         return directory
 
+    def _is_lost(self, directory: bytes) -> bool:
+        """Return whether a directory is the lost directory, or below it."""
+        lost = self._lost_directory
+        return lost is not None and (directory == lost or directory.startswith(lost + b"/"))
+
     def _is_directory(self, path: bytes) -> bool:
-        """Return whether a path is certainly a directory for the session's commands."""
+        """Return whether a path is a directory, as far as the daemon can tell."""
         if self.sandbox is not None and self.sandbox.policy.is_private(to_text(path)):
             return False
         return os.path.isdir(path)
@@ -347,6 +355,9 @@ class Session:
         if state.declarations.get(b"OLDPWD") == self._usual_oldpwd:
             del state.declarations[b"OLDPWD"]
         env = {**self._passed_on, **state.env}
+        if self._is_lost(state.cwd):
+            # The command has made the directory again.
+            self._lost_directory = None
         cwd, is_inherited = self._directory_after(left, state.cwd, state.inherits_cwd)
         state = replace(state, cwd=cwd, inherits_cwd=is_inherited, env=env)
         state = with_late_settings(state, self.base.env)
