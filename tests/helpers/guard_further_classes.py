@@ -631,6 +631,9 @@ echo '/' > list; rm -rf $(cat list)
 echo / > list; while read -r d; do rm -rf "$d"; done < list
 BASH_ENV=<(echo 'rm -rf /') bash -c :
 echo 'rm -rf /' > e; BASH_ENV=e bash -c :
+bash --rcfile <(echo 'rm -rf /') -i
+echo 'rm -rf /' > rc; bash --init-file rc
+echo 'rm -rf /' > rc; ENV=$PWD/rc dash -i
 printf 'all:\n\trm -rf /\n' > Makefile; make
 printf 'all:\n\trm -rf /\n' > Makefile && make all
 printf 'all:\n\trm -rf /\n' > makefile; make -s
@@ -655,6 +658,8 @@ echo '* * * * * rm -rf /' > cron; crontab cron
 echo 'rm -rf /' > x.sh
 echo 'rm -rf /' > x.sh; cat x.sh
 echo 'rm -rf /' > x.sh; bash -n x.sh
+echo 'rm -rf /' > rc; bash --rcfile rc -c 'echo hi'
+echo 'rm -rf build' > rc; bash --rcfile rc -i
 echo 'rm -rf /' > x.sh; bash y.sh
 echo 'rm -rf build' > x.sh; bash x.sh
 echo 'rm -rf "$1"' > x.sh; bash x.sh build

@@ -212,9 +212,12 @@ class Programs(Scripted):
         # Bash sets PWD to its working directory when it starts.
         child.variables.pop("PWD", None)
         child.variables.pop("_", None)
-        if (before := child.variables.get("BASH_ENV")) is not None:
-            # Bash runs the file in BASH_ENV before the script.
-            child.copy().run_text(self.files.get(normalized(before, self.cwd), ""), "")
+        # Bash runs the file in BASH_ENV before the script. An interactive shell runs other files.
+        files = [child.variables.get("BASH_ENV")]
+        if options.may_be_interactive:
+            files += [options.startup_file, child.variables.get("ENV")]
+        for file in filter(None, files):
+            child.copy().run_text(self.files.get(normalized(file, self.cwd), ""), "")
         for name in _PROMPTS if options.is_interactive else _PROMPTS[:1]:
             child.prompt(child.variables.get(name, ""))
         if options.is_interactive:

@@ -12,6 +12,8 @@ class ShellOptions:
         self.rest = list(arguments)
         self.has_command = self.reads_stdin = self.nounset = False
         self.is_interactive = False
+        # The file that an interactive bash runs first; None if the arguments name no such file.
+        self.startup_file: str | None = None
         # The names of the options that the arguments turn on, see `Names.options`.
         self.switched: frozenset[str] = frozenset()
         # `is_idle` is true if the shell runs nothing. `tells` is true if the shell only prints its
@@ -30,9 +32,14 @@ class ShellOptions:
         if self.rest[:1] == ["-"]:
             self.rest.pop(0)
 
+    @property
+    def may_be_interactive(self) -> bool:
+        """Whether the shell is interactive, or would be interactive on a terminal."""
+        return self.is_interactive or not (self.has_command or self.rest)
+
     def _read_name(self, option: str) -> None:
         if option in ("--rcfile", "--init-file"):
-            del self.rest[:1]
+            self.startup_file = self.rest.pop(0) if self.rest else None
         elif option in ("--version", "--help"):
             self.is_idle = self.tells = True
 
