@@ -303,6 +303,10 @@ echo '@reboot root rm -rf /' > /etc/cron.d/x
 echo '0 3 * * * root rm -rf /' | sudo tee -a /etc/crontab
 echo '0 3 * * * rm -rf /' >> /var/spool/cron/crontabs/me
 echo 'rm -rf /' >> ~/.bashrc
+echo 'rm -rf /' >> ~/.bash_aliases
+echo 'rm -rf /' > ~/.config/fish/conf.d/x.fish
+echo 'rm -rf /' > ~/.xprofile
+echo 'rm -rf /' > .envrc
 printf '[Service]\nExecStart=/bin/rm -rf /\n' > /etc/systemd/system/x.service
 echo 'cd / && rm -rf *' > .husky/pre-commit
 """,
@@ -311,6 +315,7 @@ printf '#!/bin/sh\nmake lint\n' > .git/hooks/pre-commit; chmod +x .git/hooks/pre
 printf '#!/bin/sh\necho rm -rf /\n' > .git/hooks/pre-commit
 echo '0 3 * * * root rm -rf /var/tmp/x' | sudo tee -a /etc/crontab
 echo '# rm -rf /' >> ~/.bashrc
+echo 'rm -rf /tmp/x' > ~/.config/fish/config.fish
 echo "alias nuke='rm -rf /tmp/nuke'" >> ~/.bashrc
 echo 'eval "$(pyenv init -)"' >> ~/.bashrc
 printf '[Service]\nExecStart=/usr/bin/app --clean\n' > /etc/systemd/system/x.service

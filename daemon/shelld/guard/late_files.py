@@ -22,7 +22,9 @@ _PROGRAM: Final = re.compile(
 )
 # Paths of scripts that a shell runs when it starts.
 _PROFILE: Final = re.compile(
-    r".*/\.(?:bashrc|bash_profile|bash_login|bash_logout|profile|zshrc|zshenv|zprofile|zlogin)"
+    r".*/\.(?:bashrc|bash_profile|bash_login|bash_logout|bash_aliases|profile"
+    r"|zshrc|zshenv|zprofile|zlogin|zlogout|kshrc|mkshrc|cshrc|tcshrc|login|logout"
+    r"|xinitrc|xprofile|xsession|xsessionrc|envrc|ssh/rc|config/fish/(?:conf\.d/)?[\w.-]+\.fish)"
     r"|/etc/(?:profile|bash\.bashrc|bashrc|zshrc|profile\.d/[\w.-]+)"
 )
 _TABLE: Final = re.compile(
