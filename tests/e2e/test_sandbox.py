@@ -109,6 +109,15 @@ def test_the_directory_of_a_call_is_the_one_in_the_sandbox(
         link.unlink(missing_ok=True)
 
 
+def test_the_directory_of_a_call_is_not_kept_without_pwd(shared: Workspace, session: str) -> None:
+    daemon, path = shared
+    (path / "below").mkdir(exist_ok=True)
+    configure(daemon, session, mode="workspace", network="none")
+    daemon.bash("unset PWD", session=session)
+    result = daemon.bash("text=$(echo text)", session=session, cwd="below/../below")
+    assert result["sessionCwd"] == str(path)
+
+
 def test_a_command_cannot_take_the_names_of_state_files(shared: Workspace, session: str) -> None:
     daemon, _ = shared
     configure(daemon, session, mode="workspace", network="none")
