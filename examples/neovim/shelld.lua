@@ -347,7 +347,9 @@ end
 local function seconds_of(time)
   local year, month, day, hour, min, sec = time:match("(%d+)-(%d+)-(%d+)T(%d+):(%d+):(%d+)")
   local offset = os.time() - os.time(os.date("!*t"))
+  -- The offset does not contain daylight saving time, so the parts must not either.
   local parts = { year = year, month = month, day = day, hour = hour, min = min, sec = sec }
+  parts.isdst = false
   return os.time(parts) + offset
 end
 

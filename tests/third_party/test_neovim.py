@@ -12,7 +12,8 @@ import pytest
 
 import example_tasks
 from installed import program
-from support import DAEMON_COMMAND
+from lasting import lasting_user
+from support import DAEMON_COMMAND, Gate, wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -20,7 +21,7 @@ HERE = Path(__file__).parent
 EXAMPLE = HERE.parents[1] / "examples" / "neovim" / "shelld.lua"
 
 
-def report_of(tmp_path: Path, *scripts: Path) -> Any:
+def report_of(tmp_path: Path, *scripts: Path, **env: str) -> Any:
     """Run scripts in Neovim without a display; return their report."""
     report = tmp_path / "report"
     commands = [option for script in scripts for option in ("-c", f"luafile {script}")]
@@ -34,6 +35,7 @@ def report_of(tmp_path: Path, *scripts: Path) -> Any:
             "DAEMON": json.dumps(DAEMON_COMMAND),
             "REPORT": str(report),
             "FOLDER": str(tmp_path),
+            **env,
         },
         capture_output=True,
         text=True,
@@ -69,3 +71,17 @@ def test_the_example_runs_several_tasks(tmp_path: Path) -> None:
         "fits": True,
         **example_tasks.EXPECTED,
     }
+
+
+@pytest.mark.parametrize("zone", ["UTC0", "EST5EDT,0/0,J365/25"], ids=["standard", "daylight"])
+def test_the_example_shows_a_command_that_has_ended_meanwhile(tmp_path: Path, zone: str) -> None:
+    gate, runtime = Gate(tmp_path / "gate"), tmp_path / "runtime"
+    runtime.mkdir()
+    with lasting_user(runtime) as user:
+        with user.attach("--name", "work") as client:
+            client.background(gate.wait)
+        gate.open()
+        wait_for(lambda: user.list()[0]["shellsRunning"] == 0)
+        script = HERE / "neovim_rejoin.lua"
+        env = {"TZ": zone, "XDG_RUNTIME_DIR": str(runtime)}
+        assert report_of(tmp_path, EXAMPLE, script, **env) == {"shown": True}
