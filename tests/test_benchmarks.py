@@ -45,7 +45,7 @@ def test_every_contestant_has_a_figure_or_reason(tmp_path: Path) -> None:
     rows = results["rows"]
     for name in names:
         assert 0 < rows["apart"][name]["low"] <= rows["apart"][name]["median"]
-    assert rows["ping"]["asyncio"] == {"why": "has no server to ask"}
+    assert rows["ping"]["asyncio"] == {"why": "no server to ask"}
     for figure in ("crash_left", "forgotten"):
         medians = {name: cell["median"] for name, cell in rows[figure].items()}
         # Only shelld leaves no process behind and forgets no state.

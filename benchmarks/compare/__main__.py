@@ -110,7 +110,7 @@ class Asked(Generic[P]):
 
     @staticmethod
     def _cell(values: list[float] | None, why: str | None) -> Cell:
-        return Cell(why=why or "some never end") if values is None else cell_of(values)
+        return Cell(why=why or "some commands never end") if values is None else cell_of(values)
 
 
 def ask_all(

@@ -49,7 +49,7 @@ class CodexContestant(LineContestant):
         self._server.notify("initialized", jsonrpc=False)
 
     def ping(self) -> None:
-        raise NotOffered("has no such call")
+        raise NotOffered("no such call")
 
     def send(self, method: str, params: dict[str, object]) -> int:
         return self._server.send(method, params, jsonrpc=False)

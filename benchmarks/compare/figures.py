@@ -28,10 +28,10 @@ COMMAND_FIGURES = {
     "output_1000": Figure("1 GB of output", "s"),
     "output_1000_memory": Figure("memory for 1 GB of output", "MB"),
     "leftover": Figure("`sleep 300 & echo hi`", "s"),
-    "timeout_left": Figure("processes left after a timeout, of 3", ""),
+    "timeout_left": Figure("of 3 processes, left after a timeout", ""),
     "kill": Figure("from a kill until 3 processes are gone", "ms"),
-    "kill_left": Figure("processes left after a kill, of 3", ""),
-    "crash_left": Figure("processes left after SIGKILL of the server, of 3", ""),
+    "kill_left": Figure("of 3 processes, left after a kill", ""),
+    "crash_left": Figure("of 3 processes, left after SIGKILL of the server", ""),
     "forgotten": Figure("directory and variable that the next command lacks", ""),
 }
 

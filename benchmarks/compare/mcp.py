@@ -59,7 +59,7 @@ class McpContestant(LineContestant):
         return self.call(*self.tool_call(command, LIMIT_S))
 
     def kill(self, begun: object) -> None:
-        raise NotOffered("has no such call")
+        raise NotOffered("no such call")
 
 
 def text_of(message: dict[str, Any]) -> str:

@@ -45,7 +45,7 @@ class OwnProgram(Contestant):
         return []
 
     def ping(self) -> None:
-        raise NotOffered("has no server to ask")
+        raise NotOffered("no server to ask")
 
     def begin(self, command: str) -> object:
         return subprocess.Popen([BASH, "-c", command], stdout=subprocess.PIPE)

@@ -116,7 +116,7 @@ class SweRex(Contestant):
             self.run(command, timeout_s=LIMIT_S)
 
     def kill(self, begun: object) -> None:
-        raise NotOffered("has no such call")
+        raise NotOffered("no such call")
 
     def crash_during(self, command: str, wait_for_start: Callable[[], object]) -> None:
         self.begin(command)
