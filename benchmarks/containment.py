@@ -128,7 +128,7 @@ def memory() -> None:
     def at_rest() -> bool:
         return len(family_of(daemon.process.pid)) <= 4
 
-    # Idle runners that nobody needs end one by one.
+    # Idle runners end one by one if nobody needs them.
     while not at_rest():
         select.select([], [], [], 1)
     family = family_of(daemon.process.pid)

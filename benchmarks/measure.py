@@ -1,5 +1,5 @@
-"""Provides what all benchmarks use: clocks, calls of a daemon without the client library, and a
-report.
+"""Provides what all benchmarks use: clocks, a report, and code that calls a daemon without the
+client library.
 """
 
 from __future__ import annotations

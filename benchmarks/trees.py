@@ -1,10 +1,10 @@
 """Compare this checkout with another one: does a change make the daemon slower?
 
-One daemon of each tree runs at the same time. The two daemons take turns, so that both run under
-the same conditions. Even two daemons of one tree differ by a few percent, depending on where the
-system placed their memory. So the program measures several pairs of daemons, one after the other.
-The program prints medians, their ratio (this tree / the other), and the lowest and highest ratio of
-any pair. All daemons run with the Python of this environment.
+One daemon of each tree runs. The two daemons run at the same time and take turns, so that both run
+under the same conditions. Even two daemons of one tree differ by a few percent, depending on where
+the system placed their memory. So the program measures several pairs of daemons, one after the
+other. The program prints medians, their ratio (this tree / the other), and the lowest and highest
+ratio of any pair. All daemons run with the Python of this environment.
 
 Usage: python benchmarks/trees.py OTHER [--rounds N] [--pairs N] [--only TEXT]
 """

@@ -1,4 +1,4 @@
-"""The delay between an event and the answer to a call that waits for it, for each `until`.
+"""For each `until`, measures the delay between an event and the answer to a waiting call.
 
 The benchmark compares such a call with a client that asks every 100 ms, and counts the calls of
 both. The two methods take turns, and figures are medians. The events come at random moments.

@@ -1,4 +1,4 @@
-"""The questions to each contestant about commands."""
+"""Asks each contestant the questions about commands."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def _output(figure: str, megabytes: int) -> Callable[[Contestant], Samples]:
                 # Reset VmHWM, the peak of the process's memory use: see proc(5).
                 Path(f"/proc/{pid}/clear_refs").write_text("5")
             answer = contestant.run(command, timeout_s=LARGE_LIMIT_S)
-            # If a process ran the command and has ended, its growth is negative.
+            # If the process that ran the command has ended, its number in `growth` is negative.
             growth = [memory_mb(pid, "status", "VmHWM") - before[pid] for pid in pids]
         memory = sum(more for more in growth if more > 0)
         return {figure: [answer.seconds], f"{figure}_memory": [memory]}

@@ -51,7 +51,7 @@ a login were not measured.
 - The three processes are a child, one that ignores SIGHUP (`nohup`) and one in a session of its own
   (`setsid`). The figure counts the processes that are left three seconds after the end.
 - To kill the server, the benchmark sends SIGKILL to the process that the client has started. If the
-  client has started no process, it sends SIGKILL to the calling program.
+  client has started no process, the benchmark sends SIGKILL to the calling program.
 """
 
 TERMINALS = """\
@@ -64,8 +64,8 @@ This section adds programs that only run terminals, and leaves out programs that
   of these steps take longer.
 - No command ends while it is measured, because tmux loses some of the output that comes just before
   the end.
-- pexpect ran inside the benchmark program, so no process stood between it and the terminal. By
-  default, it pauses for 50 ms before each write.
+- pexpect ran inside the benchmark program, so no process stood between pexpect and the terminal. By
+  default, pexpect pauses for 50 ms before each write.
 - Desktop Commander has only pipes; `script` of util-linux made its terminals.
 - Codex's tool for terminals (unified exec) cannot be called without a model. Codex's two
   servers start processes on a terminal for any program, with `process/start` and `command/exec`.
@@ -85,21 +85,21 @@ NOTES = {
         "which is less than any agent takes, it starts between them."
     ),
     "beside": (
-        "`sleep 1` got the spare bash that was waiting, so `true` has to start its own bash, and a "
+        "`sleep 1` has taken the spare bash. So shelld has to start another bash for `true`, and a "
         "runner for this bash."
     ),
     "fifty": (
-        "each command that runs at the same time has its own runner, a small process that makes "
-        "sure that nothing of the command is left. If no runner is idle, one has to be forked "
-        "first."
+        "in shelld, each running command has its own runner. The runner is a small process that "
+        "makes sure that nothing of the command is left. If no runner is idle, shelld has to fork "
+        "one first."
     ),
     "thousand": "the reason is the same as for 50 commands.",
     "output_100": "both keep only a part of the output, and the time is that of `cat`.",
     "output_1000": "the reason is the same as for 100 MB.",
     "output_100_memory": (
-        "shelld keeps output in memory, up to a fixed size, until it goes to a file, from which it "
-        "can still be read. codex exec-server sends output on as it comes, and the last 1 MB of it "
-        "can be read again."
+        "shelld keeps output in memory up to a fixed size. Older output goes to a file and can "
+        "still be read. codex exec-server sends output on as it comes. Only the last 1 MB can be "
+        "read again."
     ),
     "output_1000_memory": "the reason is the same as for 100 MB.",
     "leftover": (
@@ -113,7 +113,7 @@ NOTES = {
     ),
     "tty_answer": (
         "pexpect has nothing between the program and the terminal. tmux and Codex's two servers "
-        "are machine code, and send output on as it comes."
+        "are machine code. They send output on as it comes."
     ),
     "tty_output": (
         "shelld empties the terminal as fast as a loop that only reads. Most of the time "
@@ -121,8 +121,8 @@ NOTES = {
         "two servers send bytes as base64."
     ),
     "tty_screen": (
-        "tmux draws all output at once, in the process that answers. Output can be hostile, so "
-        "shelld draws each screen in a separate process. shelld asks this process several times."
+        "one process of tmux draws the output and answers. Output can be hostile, so shelld draws "
+        "each screen in a separate process. shelld asks this process several times."
     ),
 }
 
@@ -186,7 +186,7 @@ def _page(results: Results) -> str:
     for figure in results.rows:
         if others := ahead_of(results, figure, OURS):
             lines.append(
-                f"- {FIGURES[figure].title} (better: {', '.join(others)}): {NOTES[figure]}"
+                f"- {FIGURES[figure].title} (ahead of shelld: {', '.join(others)}): {NOTES[figure]}"
             )
     return "\n".join(lines) + "\n"
 

@@ -18,7 +18,7 @@ class Terminal(ABC):
         """Write a line; return how many bytes of output came until `end` appeared."""
 
     def screen(self, line: str, row: str) -> Sequence[str]:
-        """Write a line; return the rows of the screen when `row` is one of them."""
+        """Write a line, wait until `row` is on the screen, and return the rows of the screen."""
         raise NotOffered("has no screen")
 
     @abstractmethod
