@@ -1,5 +1,5 @@
-"""Reads output that the events of a command have skipped, and output that was written before the
-subscription, for `AsyncClient`.
+"""For `AsyncClient`, reads output that no event contains: output that the events of a command have
+skipped, and output from before the subscription.
 
 `gaps.py` has the same code without await, for `Client`. `make sync` makes it from this file.
 

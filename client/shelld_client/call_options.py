@@ -1,6 +1,6 @@
-"""Defines the options of methods as types for keyword arguments.
+"""Defines the types of keyword arguments. Each keyword argument is an option of a method.
 
-`calls` makes params from them. Pure.
+`calls` turns these options into params. Pure.
 """
 
 from __future__ import annotations

@@ -293,7 +293,7 @@ def output_at(
 ) -> Call[BashOutputResult]:
     """Return the call that reads a part of one stream.
 
-    The call does not affect where a read without offsets continues.
+    The call does not change the position at which the next read without offsets begins.
     """
     options = {f"{stream}_offset": start, "max_bytes": size, "strip_ansi": strip}
     return bash_output(bash_id, options)

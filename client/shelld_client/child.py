@@ -36,10 +36,9 @@ EXIT_POLL_S: Final = 0.02
 # If the daemon has closed its input, how long to wait for the end of stdout. After the end of
 # stdout, how long to wait for the exit code.
 POST_MORTEM_S: Final = 1.0
-# How long to wait until stderr ends after stdout has ended.
+# After the end of stdout, how long to wait for the end of stderr.
 LAST_WORDS_S: Final = 0.2
-# When the client closes, how long to wait for the daemon to take all messages that were sent
-# before.
+# How long a closing client waits until the daemon has taken all messages that were sent before.
 LAST_WRITES_S: Final = 1.0
 
 # The size of a read, unless much data arrives. It is the usual capacity of a pipe. A larger buffer

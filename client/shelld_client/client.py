@@ -315,7 +315,8 @@ class AsyncClient(SpawnedClient, AsyncMethods):
     async def _exchange_in_time(self, call: Call[T]) -> T:
         """Send a call to a new daemon, and return its answer.
 
-        Each answer has `start_timeout` seconds, because there may be thousands of sessions.
+        Wait up to `start_timeout` seconds. Each call has its own wait, because there may be
+        thousands of sessions.
         """
         with anyio.move_on_after(self._start_timeout):
             return await self._exchange(call)
@@ -531,8 +532,8 @@ class AsyncClient(SpawnedClient, AsyncMethods):
             self._fail(error)
             return
         await self._transport.has_ended(POST_MORTEM_S)
-        # The daemon has ended, but a child process of a wrapper, such as ssh, may still hold stderr
-        # open.
+        # The daemon has ended. But if a wrapper such as ssh started it, a child process of the
+        # wrapper may still hold stderr open.
         with anyio.move_on_after(LAST_WORDS_S):
             await self._transport.stderr_ended.wait()
         failure = self._child.post_mortem(self._connection.said)
@@ -549,7 +550,7 @@ class AsyncClient(SpawnedClient, AsyncMethods):
     def _fail(self, failure: ShellError) -> None:
         """Make all current and future calls raise `failure`, because no more answers will come."""
         self._failure = failure = self._failure or failure
-        # While the client tries to reconnect, all pending calls come from this attempt. They must
+        # While the client tries to reconnect, the attempt itself makes all pending calls. They must
         # raise the original failure.
         is_in_use = self._is_entered and self._left is None and not self._is_attaching
         if self._reconnect is not None and is_in_use and is_connection_lost(failure):

@@ -116,7 +116,7 @@ _WRITTEN: Final = frozenset({"text", "keys", "base64"})
 wire_logger: Final = logging.getLogger("shelld_client.wire")
 
 _decoder: Final = msgspec.json.Decoder(_Message)
-# If a message contains no error, this many of its strings are decoded: version, id and method.
+# How many strings of a message without an error are decoded: its version, id and method.
 _MESSAGE_STRINGS: Final = 3
 _HEAD_BYTES: Final = 1_000
 
@@ -163,7 +163,7 @@ class Connection(Generic[T]):
 
     @property
     def said(self) -> str:
-        """Text that quotes the peer's banner, to append to error messages.
+        """Text for the end of error messages. It quotes the peer's banner.
 
         It is "" once a message has come.
         """

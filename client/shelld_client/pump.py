@@ -223,8 +223,8 @@ class Pump:
             if self._error is None:
                 # A daemon that has only closed its input may still answer earlier requests.
                 self._turn_until(self._is_reaped, POST_MORTEM_S)
-                # The daemon can write no more, but a child of a wrapper, such as ssh, may hold
-                # stderr open.
+                # The daemon can write no more. But if a wrapper such as ssh started it, a child
+                # process of the wrapper may still hold stderr open.
                 self._turn_until(lambda: self._stderr not in self._actions, LAST_WORDS_S)
             self._ended(self._error)
         self._turn_until(lambda: False)
@@ -241,7 +241,7 @@ class Pump:
                 return
 
     def _has_written(self) -> bool:
-        """Return whether no queued message can be written any more."""
+        """Return whether all messages have been written, or the daemon takes no more messages."""
         return self._child.is_deaf or not (self._unwritten or not self._outbox.empty())
 
     def _is_reaped(self) -> bool:

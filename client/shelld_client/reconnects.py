@@ -22,12 +22,12 @@ RECONNECT_S: Final = 30.0
 _FIRST_PAUSE_S: Final = 0.05
 _LONGEST_PAUSE_S: Final = 2.0
 
-# If a call has lost this many connections in a row, each within this time after the call was sent,
-# the client does not repeat the call again. Such a call may be the cause: its answer may need too
-# much memory, for example.
+# A loss is quick if the connection is lost within `_QUICK_LOSS_S` after a call was sent. If a call
+# has had `_MAX_QUICK_LOSSES` quick losses in a row, the client does not repeat the call again. Such
+# a call may be the cause: its answer may need too much memory, for example.
 _MAX_QUICK_LOSSES: Final = 5
 _QUICK_LOSS_S: Final = 10.0
-# The maximum number of such connections for a call that nobody waits for. It is lower, so that the
+# If nobody waits for a call, it may lose this many connections. This limit is lower, so that the
 # client gives up this call before the other calls that were sent on the same connections.
 _MAX_UNSENT_LOSSES: Final = 3
 
@@ -109,8 +109,8 @@ class Reconnect:
 
 
 class Losses:
-    """Counts how many connections in a row a call has lost soon after it was sent. Begins again
-    when the call receives anything new.
+    """Counts the connections that a call has lost soon after it was sent. Begins again at 0 if the
+    call receives anything new, or if a connection lasts longer.
     """
 
     def __init__(self) -> None:

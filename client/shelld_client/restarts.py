@@ -64,7 +64,7 @@ class Memory:
         # comes before the calls about sessions at this target.
         self._configured: dict[tuple[str, str], Call[Any]] = {}
         self._directories: dict[str, str] = {}
-        # The target of each session that a call has begun at a target.
+        # For each session that a call has begun at a target, the name of this target.
         self._targets: dict[str, str] = {}
 
     def noted(self, call: Call[T]) -> Call[T]:

@@ -120,12 +120,12 @@ class SpawnedClient:
         is attached, the error is `DaemonExited` with `exit_code` 4.
 
         With `reconnect`, if the connection is lost, the client tries to reconnect for up to 30
-        seconds. The client repeats the calls under way that have an `idempotency_key`. It also
-        repeats calls that have no further effect the second time: `kill_shell`, `bash_output` with
-        an offset, and calls that only read. All other calls under way raise `TargetLost`.
-        Iterations over events and jobs continue after the last event that they received. If the
-        daemon has died, or another client has taken it, the client does not reconnect, and calls
-        raise `DaemonExited`.
+        seconds. Among the calls under way, the client repeats those that have an `idempotency_key`.
+        It also repeats calls that have no further effect the second time: `kill_shell`,
+        `bash_output` with an offset, and calls that only read. All other calls under way raise
+        `TargetLost`. Iterations over events and jobs continue after the last event that they
+        received. If the daemon has died, or another client has taken it, the client does not
+        reconnect, and calls raise `DaemonExited`.
         """
         command = attach_command(name, linger=linger, steal=steal, args=args)
         again = attach_command(name, linger=None, steal=False, args=())

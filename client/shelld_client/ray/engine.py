@@ -107,7 +107,7 @@ def connect() -> None:
 
 
 def room(needs: Needs) -> int:
-    """Return how many more actors with these needs the cluster has room for. This may block."""
+    """Return how many more actors with these needs fit into the cluster. This may block."""
     try:
         available: Mapping[str, float] = _ray.available_resources()
         nodes = sum(1 for node in _ray.nodes() if node["Alive"])
