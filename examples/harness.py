@@ -6,7 +6,7 @@ until the job ends.
 
 The model here is a script, so this example needs no network access and no API key. A real model has
 the same interface: `client.messages.create` of Anthropic's SDK takes the messages and the tools,
-and returns the blocks that the script returns.
+and returns blocks of the same kind.
 """
 
 from __future__ import annotations

@@ -174,8 +174,9 @@ class ShelldRuntime(AbstractRuntime):
 
 
 def _joined(argv: list[str]) -> str:
-    """Return a command line for bash. Its first word is a program, and never a keyword, such as
-    `time`, or an assignment."""
+    """Return a command line for bash. Its first word is a program. It is never an assignment, and
+    never a keyword such as `time`.
+    """
     program = argv[0].replace("'", "'\"'\"'")
     return f"'{program}' {shlex.join(argv[1:])}"
 

@@ -110,8 +110,8 @@ class FrameReader:
         self._body_length: int | None = None
         self._header_length: int | None = None
         self._header_seen = False
-        # For `CONTENT_LENGTH`: whether most of the current header line was dropped because the line
-        # is too long, and the first bytes of this line.
+        # For `CONTENT_LENGTH`: the first bytes of the current header line, and whether the line is
+        # too long. If it is too long, the rest of the line is dropped.
         self._line_is_long = False
         self._line_start = b""
         self._out_of_memory = False

@@ -235,8 +235,9 @@ def encode_request(
 ) -> bytes:
     """Encode a request, or a notification if `request_id` is None.
 
-    `convert` turns values that msgspec cannot encode into values that it can. Raises TypeError for
-    values that `convert` does not handle; ValueError or RecursionError for other failures.
+    If msgspec cannot encode a value, `convert` must return a value that msgspec can encode. Raises
+    TypeError for values that `convert` does not handle; ValueError or RecursionError for other
+    failures.
     """
     message: dict[str, Any] = {"jsonrpc": "2.0"}
     if request_id is not None:

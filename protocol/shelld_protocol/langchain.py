@@ -30,9 +30,9 @@ _call_id: Final[ContextVar[str | None]] = ContextVar("_call_id", default=None)
 class _Tool(StructuredTool):
     """Passes the tool call's id to the function, and all arguments as one dictionary.
 
-    LangChain itself passes the id only if the schema asks for it. It passes arguments as keywords,
-    so it would replace an argument `config` of the model, and raise TypeError for an argument
-    `self`.
+    LangChain itself passes the id only if the schema asks for it. It passes arguments as keywords.
+    So if the model gave an argument `config`, LangChain would replace this argument. If the model
+    gave an argument `self`, LangChain would raise TypeError.
     """
 
     def _to_args_and_kwargs(self, *args: Any, **kwargs: Any) -> tuple[tuple[()], dict[str, Any]]:

@@ -25,7 +25,7 @@ TASKS_CAPABILITY: Final[dict[str, Any]] = {"extensions": {TASKS_EXTENSION: {}}}
 TASK_NOTIFICATION: Final = "notifications/tasks"
 ACKNOWLEDGED_NOTIFICATION: Final = "notifications/subscriptions/acknowledged"
 
-# The member of an elicitation form that has the answer.
+# The name of the answer in an elicitation form.
 ANSWER_NAME: Final = "answer"
 
 TaskStatus: TypeAlias = Literal["working", "input_required", "completed", "cancelled"]
