@@ -1,4 +1,4 @@
-"""A connection matches answers to pending calls by request id, without I/O."""
+"""A connection finds the pending call for each answer by its request id, and does no I/O."""
 
 from __future__ import annotations
 

@@ -97,7 +97,8 @@ async def test_continued_events_of_one_shell_end_with_the_shell(
             first = await anext(events)
             options = {"subscription": events.subscription, "from_seq": 0}
             async with shell.events(**options) as again:
-                # A subscription has only one reader. From now on, this reader is `again`.
+                # A subscription has only one reader. From now on, the reader is the iteration
+                # `again`.
                 with pytest.raises(ShellError, match="another reader"):
                     await anext(events)
                 gate.open()
@@ -242,7 +243,7 @@ async def test_last_event_ends_the_iteration_of_all_readers(spawn: Spawn, tmp_pa
                 async with anyio.create_task_group() as tasks:
                     for _ in range(3):
                         tasks.start_soon(read)
-                    # All readers wait by the time the ping is answered.
+                    # When the ping is answered, all readers are already waiting.
                     await shell.ping()
                     gate.open()
             return sorted(found, key=len)

@@ -1,4 +1,4 @@
-"""Which modules an import of the client library loads."""
+"""The client library imports no event loop before it needs one, and has all its public names."""
 
 from __future__ import annotations
 

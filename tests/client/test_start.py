@@ -1,4 +1,6 @@
-"""When a client is entered, its process answers, or an exception says why it does not."""
+"""If the process of a client does not answer, entering the client raises an exception that says
+why.
+"""
 
 from __future__ import annotations
 
@@ -225,7 +227,7 @@ def test_a_program_that_starts_too_late_is_ended(monkeypatch: pytest.MonkeyPatch
 
     def start_late(*args: Any, **options: Any) -> Any:
         # `Popen` waits until a pipe is closed. Another child that was forked at the same moment can
-        # hold this pipe open, so `Popen` can take this long.
+        # hold this pipe open. So `Popen` may return late.
         assert may_start.wait(20)
         process = popen(*args, **options)
         pids.append(process.pid)

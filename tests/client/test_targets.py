@@ -89,9 +89,9 @@ async def test_added_target_may_ask_for_a_bootstrap(spawn: Spawn) -> None:
         assert (info.bootstrap, info.state) == (True, "unused")
 
 
-# This peer answers the cancellation of `bash` like a daemon that has not stopped the command at its
-# target. The peer writes a file when a command has begun, and another file when it is asked to kill
-# the command.
+# If a call of `bash` is cancelled, this peer answers with the id of a shell, as if the command
+# still ran at its target. The peer writes a file when a command has begun, and another file when it
+# is asked to kill the command.
 _LEAVING_PEER = """
 import json, sys
 
@@ -156,7 +156,8 @@ async def test_job_goes_on_if_its_cancelled_start_is_repeated_while_its_target_c
                 pass
         tasks.start_soon(let_connect)
         async with shell.start("sleep 300", **options) as job:
-            # If the cancelled start had sent requests, they would arrive before these.
+            # If the cancelled start had sent requests, those would arrive before the following
+            # calls.
             for _ in range(3):
                 await shell.bash("true", target="box", session=None)
             assert (await job.output()).is_running

@@ -1,4 +1,4 @@
-"""Waits and hand-overs through the clients, against a real daemon."""
+"""Tests of waiting and of hand-overs, with both clients and a real daemon."""
 
 from __future__ import annotations
 

@@ -301,7 +301,7 @@ def test_thread_that_attaches_again_while_the_client_is_left_stays_not_attached(
             errors.append(error)
 
     def begin_to_attach(client: Client) -> bool:
-        # Leaving the client checks first whether this process is a fork.
+        # At the end of the `with` block, the client first checks whether this process is a fork.
         monkeypatch.undo()
         before = client.pid
         thread.start()
@@ -393,8 +393,8 @@ async def test_call_that_waits_during_a_second_loss_is_reported_lost(user: Lasti
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(call)
             await wait_until_command_runs(cast("Shell", shell))
-            # Hold this lock. After an attempt to attach again, each waiting task holds it for a
-            # moment, too.
+            # Hold this lock. After the client has tried to attach again, each waiting task needs
+            # this lock for a moment.
             async with vars(shell)["_replacing"]:
                 os.kill(shell.pid, signal.SIGKILL)
                 while not found:

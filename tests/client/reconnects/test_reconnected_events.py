@@ -1,4 +1,4 @@
-"""Events of clients with `attach(reconnect=True)`, whose connections are lost."""
+"""Clients with `attach(reconnect=True)` get their events even if connections are lost."""
 
 from __future__ import annotations
 

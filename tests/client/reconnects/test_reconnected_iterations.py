@@ -72,7 +72,7 @@ async def test_iteration_whose_repeated_request_ends_each_connection_raises(
         events = await stack.enter_async_context(shell.events(bash_id=job.id))
         iteration, seq = job if reader == "job" else events, 0
         while seq == 0:
-            # The first item of a job may be output from before the subscription.
+            # The first item of a job may contain output that is older than the subscription.
             await job.write("line\n")
             seq = (await anext(iteration)).seq
         lose_connection(shell)
