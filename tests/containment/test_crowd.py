@@ -1,4 +1,4 @@
-"""Many processes at once: a fork bomb, and all shapes together when a test kills the daemon."""
+"""Many processes at once: a fork bomb, and the death of a daemon that has fifty shells."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class Scene(NamedTuple):
     has_terminal: bool
 
     def start(self, **params: object) -> str:
-        """Start the shape in the background, and wait until it has hidden itself."""
+        """Start the command in the background, and wait until it has hidden its processes."""
         bash_id = self.daemon.background(self.command, tty=self.has_terminal, **params)
         self.wait_until_hidden()
         return bash_id
@@ -119,14 +119,14 @@ SHAPES_FOR_CGROUPS = {
     "daemon that closes everything",
 }
 
-# `make test` tries one in seven pairs of a shape and an ending, so it tries each shape with some
-# endings, and each ending with some shapes. `make test-long` tries the other pairs.
+# Each shape forms a pair with each ending. `make test` tries one pair in seven. So each shape runs
+# with some endings, and each ending with some shapes. `make test-long` tries the other pairs.
 SAMPLE = 7
 
 
 def is_sampled(shape: int, end: int, mechanism: str) -> bool:
     if mechanism == "terminal":
-        # For each ending, try only one shape.
+        # On a terminal, try each ending with only one shape.
         return shape == 5 * end % len(SHAPES)
     if mechanism == "cgroup" and list(SHAPES)[shape] not in SHAPES_FOR_CGROUPS:
         return False
@@ -193,7 +193,7 @@ def scene(shape: str, mechanism: str, tmp_path: Path) -> Iterator[Scene]:
     assert daemon.stderr == b""
 
 
-# -- endings of one command, which the daemon survives ------------------------------------------
+# -- one command ends, and the daemon survives --------------------------------------------------
 
 
 def end_by_kill_shell(scene: Scene) -> None:
@@ -295,7 +295,7 @@ def test_nothing_is_left_of_a_command(scene: Scene, end: Callable[[Scene], None]
     assert answer["stdout"] == "next\n"
 
 
-# -- endings of a sandbox, which the daemon survives --------------------------------------------
+# -- a sandbox ends, and the daemon survives ----------------------------------------------------
 
 
 def helpers_of(bash: int) -> list[int]:
@@ -344,7 +344,7 @@ def test_nothing_is_left_of_a_sandbox(scene: Scene, end: Callable[[Scene], None]
     assert scene.daemon.bash("echo next")["stdout"] == "next\n"
 
 
-# -- endings of the daemon -----------------------------------------------------------------------
+# -- the daemon ends -----------------------------------------------------------------------------
 
 
 def end_of_input(scene: Scene) -> None:

@@ -218,7 +218,7 @@ def test_process_without_first_thread_ends_with_daemon(tmp_path: Path, mechanism
             os.kill(pid, signal.SIGKILL)
 
 
-# -- no /proc, or another one -------------------------------------------------------------------
+# -- /proc is missing, or belongs to another namespace ------------------------------------------
 
 
 def refusal(prefix: list[str]) -> str:
