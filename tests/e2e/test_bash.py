@@ -413,7 +413,7 @@ def test_commands_start_with_clean_descriptors_and_signals(tmp_path: Path) -> No
         assert listed == ["0", "1", "2"]
         blocked, ignored = int(mask[1], 16), int(mask[3], 16)
         assert blocked == 0
-        # Bits 31 and 32 are the C library's own signals, which no process can set.
+        # Bits 31 and 32 stand for signals of the C library. No process can set these bits.
         assert ignored & ~0x180000000 == 0
     finally:
         os.close(extra)

@@ -17,7 +17,9 @@ def read(daemon: RawDaemon, bash_id: str, **params: Any) -> dict[str, Any]:
 
 
 def finished(daemon: RawDaemon, command: str) -> str:
-    """Run a command in the background to its end, without reading its output; return its id."""
+    """Run a command in the background, and wait until it ends. Do not read its output. Return its
+    id.
+    """
     bash_id = daemon.background(command)
 
     def ended() -> bool:

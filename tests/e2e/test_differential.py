@@ -1,4 +1,4 @@
-"""A command behaves as in ``bash -c``, and sees the same, with and without a session."""
+"""With or without a session, a command does and sees the same as in ``bash -c``."""
 
 from __future__ import annotations
 

@@ -71,8 +71,8 @@ def test_kill_leaves_no_process(daemon: RawDaemon, tmp_path: Path, command: str)
     assert result["survivors"] == []
     assert (result["status"], result["alreadyStopped"]) == ("killed", False)
     assert not [pid for pid in family if is_alive(pid)]
-    # Processes that escape from bash remain descendants of the runner, so the daemon must have no
-    # new descendants.
+    # If a process escapes from bash, it stays a descendant of the daemon. So if no process has
+    # escaped, the daemon has no new descendants.
     after = {pid for pid in descendants(daemon.pid) if is_alive(pid)}
     assert after <= before - set(family)
     names = {Path(f"/proc/{pid}/comm").read_text().strip() for pid in after}

@@ -40,7 +40,9 @@ def ids(daemon: RawDaemon) -> list[str]:
 
 
 def assert_refused(daemon: RawDaemon, code: int, data: Json, folder: Path) -> None:
-    """Check that no command with a terminal runs, and that each is refused in the same way."""
+    """Check that all commands with a terminal are refused in the same way, and that none of them
+    runs.
+    """
     shells = ids(daemon)
     for params in ({}, {"run_in_background": True}, {"stdin": "x"}, {"session": None}):
         ran = {"command": f"touch {folder}/ran", "tty": True, **params}

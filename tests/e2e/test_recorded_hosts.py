@@ -1,8 +1,8 @@
 """Hosts that use neither events nor tasks get the same messages as before these features existed.
 
-The recordings contain the messages between the last daemon that had neither feature and five hosts:
-the official MCP SDK, the MCP inspector and three editors. The comparison leaves out only the parts
-that differ from run to run.
+The recordings are from the last daemon that had neither feature. They contain its messages with
+five hosts: the official MCP SDK, the MCP inspector and three editors. The comparison leaves out
+only the parts that differ from run to run.
 """
 
 from __future__ import annotations

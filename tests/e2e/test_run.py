@@ -33,7 +33,7 @@ ENVIRONMENT.pop("NO_COLOR", None)
 
 @pytest.fixture
 def rules(tmp_path: Path) -> str:
-    """Return the path of guard rules that block a harmless command."""
+    """Return the path of a file with guard rules. The rules block a harmless command."""
     path = tmp_path / "rules.toml"
     path.write_text('[[block]]\nname = "no"\nprogram = "forbidden"\n')
     return str(path)

@@ -547,7 +547,7 @@ def test_a_call_tightens_its_session(shared: Workspace, session: str) -> None:
     assert not (path / "tightened").exists()
     result = daemon.bash("echo $x", session=session)
     assert (result["stdout"], result["sandbox"]["network"]) == ("session\n", "loopback")
-    # If the policy of a call forbids nothing that the session allows, the command runs in the
+    # If the policy of a call allows everything that the session allows, the command runs in the
     # session's sandbox.
     assert "stateKept" not in daemon.bash("x=same", session=session, sandbox={})
     assert daemon.bash("echo $x", session=session)["stdout"] == "same\n"

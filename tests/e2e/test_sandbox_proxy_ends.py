@@ -20,10 +20,10 @@ pytestmark = pytest.mark.slow
 
 NAMES = Path(__file__).parents[1] / "helpers" / "rebinding_names.py"
 # The names of hosts contain two addresses, with dashes in place of dots. The name server gives the
-# first address in its first answer for a name, and the second address in later answers. This is a
+# first address in its first answer for a name, and the second address in later answers. `OWN` is a
 # loopback address.
 OWN = "127-0-0-1"
-# These are public addresses that nobody here can reach.
+# `PUBLIC` and `OTHER` are public addresses. Nobody here can reach them.
 PUBLIC = "93-184-216-34"
 OTHER = "93-184-216-35"
 
@@ -69,7 +69,7 @@ def test_a_name_that_changes_its_address_leads_nowhere(workspace: Path, tmp_path
         assert log.read_text().splitlines() == [
             f"asked {each}" for each in (changing, changing, other)
         ]
-        # If the private address is also listed, the same name leads to it.
+        # If the private address is also listed, the proxy connects to it.
         configure(daemon, "listed", network="hosts", hosts=[*hosts, f"127.0.0.1:{PORT}"])
         assert fetch(changing, session="listed")["stdout"] == "reached\n"
         assert log.read_text().splitlines()[-2:] == [f"asked {changing}", "connected"]

@@ -308,7 +308,7 @@ def test_remote_directory_is_not_accessed_by_daemon(tmp_path: Path, spares: str)
         error = daemon.fail("bash", {"command": "pwd"})
         assert (error["code"], error["data"]["errno"]) == (1004, "ENOENT")
         assert out(daemon, "pwd") == f"{tmp_path}\n"
-        # The session uses a recreated directory again.
+        # If the directory exists again, the session can use it.
         assert daemon.bash(f"mkdir {remote}; cd {remote}")["sessionCwd"] == str(remote)
         assert out(daemon, "pwd") == f"{remote}\n"
 

@@ -100,8 +100,8 @@ def test_client_that_has_read_learns_of_all_output(
     subscribe(impatient, "output", "exit", interval_ms=0)
     lines = "yes 0123456789 | head -n 727272"
     size = 727_272 * 11 + len(last.replace("\\n", "\n"))
-    # If the events lag behind the output, the client reads before the daemon skips the last output.
-    # Try again until the daemon has skipped the last output.
+    # If an event comes late, the client may read it before the daemon skips the last output. Try
+    # again until the daemon has skipped the last output.
     for number in range(20):
         done = tmp_path / f"done{number}"
         # After the text `last`, the command runs on, but writes nothing more.

@@ -44,8 +44,8 @@ def test_spare_shell_runs_the_command(daemon: RawDaemon) -> None:
     waiting = daemon.wait_for_spare()
     pid, seconds = daemon.bash("echo $$ $SECONDS")["stdout"].split()
     assert int(pid) == waiting
-    # SECONDS counts how often the clock's second has changed since bash started, so it may already
-    # be 1.
+    # SECONDS grows when the clock reaches a new second. So it may already be 1, even if bash has
+    # just started.
     assert seconds in {"0", "1"}
     assert used(daemon) == 1
     assert daemon.wait_for_spare() != waiting

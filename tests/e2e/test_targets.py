@@ -417,7 +417,7 @@ def test_session_stays_at_its_target_although_the_first_request_is_refused(
 
 
 def test_session_that_its_target_does_not_have_is_free(hub: RawDaemon) -> None:
-    # The target refuses to start the command, so it never gets the session.
+    # The target refuses to start the command, so the session never begins there.
     params = {"command": "true", "session": "s", "target": "box", "timeout": -1}
     assert hub.fail("bash", params)["code"] == -32602
     assert hub.fail("close_session", {"session": "s"})["code"] == 1007
@@ -475,7 +475,7 @@ def test_session_of_a_request_that_starts_nothing_at_a_target_is_free(
     hub.call("close_session", {"session": "s"})
 
 
-# -- targets of targets -------------------------------------------------------------------------
+# -- targets that have targets of their own -----------------------------------------------------
 
 
 def test_target_can_have_targets_of_its_own(hub: RawDaemon) -> None:

@@ -1,6 +1,4 @@
-"""Terminals, and stdins that stay open, with large amounts of data and with programs that behave
-oddly.
-"""
+"""Terminals and open stdins take large amounts of data, and work with programs that behave oddly."""
 
 from __future__ import annotations
 

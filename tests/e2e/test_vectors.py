@@ -86,7 +86,7 @@ VECTORS: list[tuple[str, list[Any]]] = [
 
 
 def without_texts(message: Json | list[Any]) -> Any:
-    """Return a message as the vectors list it: an error has only its code."""
+    """Return a message in the form that the list of vectors uses. An error has only its code."""
     if isinstance(message, list):
         return [without_texts(each) for each in message]
     if "error" in message:

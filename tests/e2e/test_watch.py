@@ -525,7 +525,7 @@ def test_ctrl_z_in_the_middle_of_a_picture_takes_effect_after_it(user: Lasting) 
 
 @pytest.mark.slow
 def test_ctrl_z_stops_no_watch_that_nobody_can_continue(user: Lasting) -> None:
-    # The watch leads its session, as after `ssh -t`.
+    # The process of the watch is a session leader, as after `ssh -t`.
     with attached(user), on_terminal(user, "work") as terminal:
         terminal.until("running")
         terminal.write("\x1a")

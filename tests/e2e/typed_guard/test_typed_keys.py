@@ -238,8 +238,8 @@ def test_refused_write_leaves_the_judgement_unchanged(guarded: RawDaemon) -> Non
     typing = at_prompt(guarded, DASH)
     typing.write("for x in forbidden; do\n")
     typing.until("> ")
-    # The interrupt and these lines together are as long as one write may be. `eof` adds one byte,
-    # so the write is too long.
+    # The interrupt and these lines together have the maximum length of one write. `eof` adds one
+    # byte, so the write is too long.
     lines = (b"#" * 1023 + b"\n") * 1024
     too_long = base64.b64encode(b"\x03" + lines[1:]).decode()
     assert typing.refused(base64=too_long, eof=True)["code"] == 1005
