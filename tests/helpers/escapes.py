@@ -280,7 +280,7 @@ ATTEMPTS: Final[dict[str, Callable[[], object]]] = {
     "the loopback by SOCKS": by_socks(b"\1\x7f\0\0\1"),
     "the loopback by a name in SOCKS": by_socks(b"\3\x09localhost"),
     "the metadata of a cloud": tunnels("169.254.169.254"),
-    # Keys in the kernel, terminals, and the kernel's memory.
+    # Terminals, the kernel's keys, and the kernel's memory.
     "add a key": system_call(248, b"user", b"shelld", b"x", 1, -3),
     "read keys": system_call(250, 0, -3, 0),
     "type into a terminal": opens_a_terminal,

@@ -13,9 +13,9 @@ read -r line < "$1"
 echo "$1 2"
 """
 
-# This script writes more output than the daemon sends to an editor that does not read, makes a
-# file, and waits. Then it does all of this again. Each time, the script writes 6,000,000 bytes to
-# the terminal, in lines of three bytes.
+# This script writes so much output that the daemon skips some of it if the editor does not read.
+# Then the script makes a file and waits. Then it does all of this again. Each time, the script
+# writes 6,000,000 bytes to the terminal, in lines of three bytes.
 FLOOD = """
 cd "$(dirname "$0")"
 yes | head -c 4000000

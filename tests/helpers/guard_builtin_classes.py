@@ -1,4 +1,4 @@
-"""Command lines that hide a command with features of bash alone.
+"""Command lines that hide a command. They use features that only bash has.
 
 The format is that of `guard_classes`.
 

@@ -24,7 +24,8 @@ META_VERSION = "io.modelcontextprotocol/protocolVersion"
 HEADER_MISMATCH = -32020
 # The HTTP status for each JSON-RPC error code. The bridge sends all other errors with 200.
 STATUS = {-32700: 400, -32600: 400, -32602: 400, -32022: 400, HEADER_MISMATCH: 400, -32601: 404}
-# For each method, the parameter whose value the header `Mcp-Name` repeats.
+# For each method, the name of a parameter. The header `Mcp-Name` repeats the value of this
+# parameter.
 NAMES = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 
 

@@ -212,8 +212,8 @@ async def test_leaving_a_map_begins_no_more_commands(pool: Pool, tmp_path: Path)
     assert (await anext(iteration)).stdout == "1\n"
     await iteration.aclose()
     count = len(asked)
-    # Two daemons run up to 64 commands each. When the first command had ended, one more command may
-    # have started.
+    # Two daemons run up to 64 commands each. After the end of the first command, one more command
+    # may have started.
     assert count <= 2 * 64 + 1
     assert (await pool.bash("echo after")).stdout == "after\n"
     assert len(asked) == count

@@ -6,7 +6,7 @@ from typing import Any
 
 from support import RawDaemon
 
-# A record is its own offset, in 15 digits, and a newline.
+# A record consists of its own offset (15 digits) and a newline.
 RECORD = 16
 
 

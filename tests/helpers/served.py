@@ -225,8 +225,8 @@ DRAIN_S = 0.5
 
 
 def stalls_after(draining: anyio.Event) -> Body:
-    """Return the body of a method that blocks the daemon while the daemon drains, as if the machine
-    gave the daemon no processor time.
+    """Return the body of a method. While the daemon drains, this method blocks the daemon, as if
+    the machine gave the daemon no processor time.
     """
 
     async def stalls(_context: RequestContext, _params: NoParams) -> str:

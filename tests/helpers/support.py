@@ -49,7 +49,8 @@ def altered_daemon(constants: Mapping[str, float | str]) -> list[str]:
     return [sys.executable, "-W", "error", "-c", _ALTERED_DAEMON, json.dumps(constants)]
 
 
-# The time to stop is practically unlimited, so the daemon always answers and kills everything.
+# This daemon has practically unlimited time for its stop, so it always answers and kills
+# everything.
 PATIENT_DAEMON = altered_daemon(
     {
         "shelld.app.DRAIN_S": 60,
