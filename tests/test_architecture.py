@@ -149,7 +149,7 @@ def handlers(node: ast.AST, names: tuple[str, ...]) -> Iterator[tuple[tuple[str,
 
 
 def is_catch_all(handler: ast.AST) -> bool:
-    """Return whether a handler catches all exceptions, and its last statement is no `raise`."""
+    """Return whether a handler catches all exceptions and does not end with `raise`."""
     assert isinstance(handler, ast.ExceptHandler)
     if isinstance(handler.body[-1], ast.Raise):
         return False

@@ -117,7 +117,7 @@ def daemon() -> Iterator[RawDaemon]:
 
 @pytest.fixture
 def gates(tmp_path: Path) -> list[Gate]:
-    """The gates for which the programs wait, one after the other."""
+    """Return three gates. A program waits for one gate after the other."""
     return [Gate(tmp_path / f"gate{number}") for number in range(3)]
 
 

@@ -1,4 +1,6 @@
-"""A subscription that sends events to the test: numbers, replays, slow clients, shortages."""
+"""Tests of numbers, replays, slow clients and shortages. A subscription sends its events to the
+test.
+"""
 
 from __future__ import annotations
 

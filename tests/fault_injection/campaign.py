@@ -220,13 +220,15 @@ class Outcome(NamedTuple):
 
 
 def try_points(points: Iterable[Point], folder: Path, per_daemon: int = 40) -> Iterator[Outcome]:
-    """Try points one after the other, each in a daemon that no earlier point has harmed."""
+    """Try points one after the other. If a fault has harmed the daemon, the next point gets a new
+    daemon.
+    """
     faulty: Faulty | None = None
     tried = 0
     try:
         for point in points:
-            # Each fault in a keeper or a runner gets a new daemon, because a keeper lives as long
-            # as its daemon.
+            # Start a new daemon for each fault in a keeper or a runner, because a keeper lives as
+            # long as its daemon.
             if faulty is not None and (
                 tried >= per_daemon
                 or point.role in ("keeper", "runner")
@@ -297,7 +299,7 @@ def _runs(pid: int) -> bool:
 
 
 def _has_stopped_in_order(faulty: Faulty) -> bool:
-    """Return whether the daemon has ended as it does when a protocol stream is broken."""
+    """Return whether the daemon has ended as it should after a protocol stream breaks."""
     try:
         return faulty.daemon.wait(5) in ENDS_OF_STREAMS
     except subprocess.TimeoutExpired:

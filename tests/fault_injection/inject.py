@@ -5,7 +5,7 @@ at a time, such as "the n-th time that this role gets to this line" or "the n-th
 this system call from this line". The test arms a point through a small file that all of these
 processes map. The first process that reaches the point raises an exception there.
 
-This module imports nothing but the standard library, as the keeper does.
+Like the keeper, this module imports only the standard library.
 """
 
 from __future__ import annotations

@@ -70,8 +70,8 @@ class Looks(Asker):
         return self.ask("write_stdin", write, lambda result: result["reached"] in reached)
 
     def type_into_a_shell(self) -> None:
-        """Type lines that the guard judges, into a shell with readline and into a shell
-        without it.
+        """Type lines into a shell with readline and into a shell without it. The guard judges the
+        lines.
         """
         for command in ("exec bash --norc --noprofile", "exec bash --norc --noediting"):
             shell = self._start(command, tty=True, env={"PS1": "ready> ", "HISTFILE": None})

@@ -1,4 +1,4 @@
-"""Framing and decoding of any bytes, in any pieces.
+"""Frames and decodes arbitrary bytes, in pieces of any size.
 
 Framing and decoding never raise, and never hold more data than allowed. The size of the pieces does
 not affect the result.

@@ -1,7 +1,7 @@
 """A command's output becomes the same text, however it arrives and is read.
 
-The first bytes of the input set the size of reads, and the size of the pieces in which output
-arrives. The other bytes of the input are the output.
+The first bytes of the input say how large the reads are, and how large the pieces of arriving
+output are. The other bytes of the input are the output.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ HOSTILE = {
 def test_hostile_input_takes_little_time(name: str) -> None:
     began = time.process_time()
     assert judge(HOSTILE[name][: 1 << 20], HERE).verdict in ("allow", "unresolved")
-    # The limit is several times as long as a judgement takes on an idle machine.
+    # On an idle machine, a judgement needs only a part of this time.
     assert time.process_time() - began < 5
 
 
@@ -62,8 +62,8 @@ def test_hostile_input_takes_little_time(name: str) -> None:
 )
 def test_large_value_hides_nothing_after_it(large: str) -> None:
     assert judge(f"{large}; rm -rf /".replace("; ;", ";"), HERE).verdict == "block"
-    # `x` is not empty. Even if the guard does not know the value, it must not block the line only
-    # because the value could be empty.
+    # `x` is not empty, so this line is harmless. The guard must not block it, even if the guard
+    # does not know the value.
     assert judge(f"{large}; rm -rf /$x".replace("; ;", ";"), HERE).verdict != "block"
 
 

@@ -189,7 +189,8 @@ def test_shell_on_another_terminal_with_our_number_may_read(tmp_path: Path) -> N
 
 
 def test_shell_that_runs_or_has_a_signal_may_be_handling_an_interrupt() -> None:
-    # The kernel drops an ignored signal, such as SIGINT in a test run in the background.
+    # If the tests run in the background, they may ignore SIGINT. The kernel drops an ignored
+    # signal.
     command = ["env", "--default-signal=INT", "bash"]
     with subprocess.Popen(command, stdin=subprocess.PIPE) as top:
         try:

@@ -59,8 +59,8 @@ def test_a_message_sent_in_part_ends_the_channel() -> None:
     ours, theirs = small_pair(blocking=False)
     with pytest.raises(BlockingIOError):
         ours.send((RUN, b"x" * (INLINE_BYTES - 100)))
-    # The rest of this message was not sent. The peer would read the next message as this rest, so
-    # the channel refuses to send another message.
+    # The rest of this message was not sent. The peer would take the next message for the missing
+    # rest, so the channel refuses to send another message.
     with pytest.raises(BrokenPipeError):
         ours.send((KILL, 9))
     assert ours.receive() is None
@@ -157,7 +157,7 @@ def test_message_without_room_leaves_channel_usable(
 
 
 class _ShortBuffer(bytearray):
-    """A buffer whose first `failures` operations of the kind `operation` raise MemoryError."""
+    """A buffer in which `operation` raises MemoryError the first `failures` times."""
 
     failures = 1
 

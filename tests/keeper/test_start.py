@@ -19,8 +19,8 @@ NOFILE, FSIZE = resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE
 # This script prints everything from which a program can tell how it was started. Signals 32 and 33
 # belong to the C library, whose posix_spawn ignores them.
 LOOK = (
-    # While bash starts and reaps a child, its blocked and caught signals change. So bash itself
-    # reads them, before it starts a child.
+    # While bash starts and reaps a child, the blocked and caught signals of bash change. So bash
+    # reads them itself, before it starts a child.
     b"while read -r name value; do [[ $name =~ ^(SigBlk|SigCgt|ShdPnd) ]] && echo $name $value;"
     b"done < /proc/$$/status; ulimit -Sa; ulimit -Ha; ls /proc/$$/fd;"
     b"read -r _ ignored < <(grep SigIgn /proc/$$/status); echo $((16#$ignored & ~(3 << 31)));"

@@ -17,7 +17,7 @@ NOBODY = 65534
 
 
 def socket_path_as_nobody(runtime: str) -> str:
-    """Return the path of a daemon's socket if the user nobody runs the daemon."""
+    """Return the path of the socket of a daemon that runs as the user `nobody`."""
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:

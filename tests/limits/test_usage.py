@@ -74,7 +74,7 @@ def test_processor_time_counts_once_whoever_reaps_the_process() -> None:
         process.communicate(b"\n")
     # This process has reaped the parent.
     reaped = used(before).cpu_s
-    # The figures are differences of numbers with two decimals.
+    # Each figure is the difference of two times. Both times have two decimals.
     assert 0.3 <= lived <= reaped + 0.001 < 2 * lived
     assert used(reaped_cpu_s(os.getpid())).cpu_s == 0
 

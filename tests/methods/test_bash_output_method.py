@@ -1,5 +1,5 @@
-"""The method `bash_output`: requests take turns with large answers, and output is kept while a
-request reads it.
+"""The method `bash_output` makes only one large answer at a time, and keeps output while a request
+reads it.
 """
 
 from __future__ import annotations
@@ -301,7 +301,7 @@ async def test_last_output_of_bash_is_returned_with_its_end(
 
 
 def ended_shell(output: bytes) -> Shell:
-    """Return a shell that has ended and has left a process."""
+    """Return a shell that has ended while one of its processes still runs."""
     shell = Shell("a")
     shell.output.append(shell.stdout, output)
     shell.status, shell.is_empty, shell.leftover = ShellStatus.COMPLETED, False, [1]

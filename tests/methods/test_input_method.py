@@ -280,7 +280,7 @@ async def test_writes_to_a_call_that_begins_keep_their_order() -> None:
 
 
 class ShortPoller:
-    """A poller whose first attempts to wait for room raise MemoryError."""
+    """A poller that fails with ENOSPC the first `shortages` times it should wait for room."""
 
     def __init__(self, poller: select.epoll, shortages: int) -> None:
         self._poller = poller

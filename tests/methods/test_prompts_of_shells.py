@@ -1,4 +1,4 @@
-"""Which prompt a result reports if the check for a prompt fails or contradicts the last check."""
+"""If the check for a prompt fails or contradicts the last check, a result reports the right prompt."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The contents and the size of the unnamed file, which nobody can find."""
+"""The spool's file has no name, so nobody can find it. Tests of its contents and size."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ _PATTERN = pattern(0, 1 << 21)
 
 
 class FaultyBlocks(MemoryBlocks):
-    """Blocks in memory, with faults that a test can set.
+    """Memory blocks in which a test can cause faults.
 
     If `full`, no block can be added. If `failing`, adding a block raises an error. Reading a block
     in `lost` raises an error.
@@ -62,8 +62,8 @@ def read_all(store: StreamStore, step: int) -> tuple[bytes, int]:
 
 
 class StoreMachine(RuleBasedStateMachine):
-    """Reads return the right bytes, and every byte is counted. This holds whatever the store drops,
-    loses or gives up, and if its blocks refuse data.
+    """Reads return the right bytes, and every byte is counted. This holds even if the store drops
+    data, loses data or gives up, and even if its blocks refuse data.
     """
 
     def __init__(self) -> None:

@@ -1,9 +1,9 @@
 """A daemon in which one function of the keeper or of the runners fails once, on demand.
 
 Arguments: "keeper" or "runner", the names of functions such as "os.open" with commas between them,
-a directory, and the arguments of the daemon. A function fails when the directory contains a file
-"armed" with the function's name and the name of an exception or an errno. The process in which it
-fails renames the file to "fired".
+a directory, and the arguments of the daemon. If the directory contains a file "armed", a function
+fails. The file contains the name of this function and the name of an exception or an errno. The
+process in which the function fails renames the file to "fired".
 """
 
 from __future__ import annotations

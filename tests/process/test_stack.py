@@ -9,8 +9,8 @@ import pytest
 
 from shelld.process.stack import with_room_for_frames
 
-# This program makes deep calls while the process may map no more memory. With the argument "room",
-# it has reserved memory for the frames. Without this memory, Python may crash.
+# This program makes deep calls while the kernel gives the process no more memory. With the argument
+# "room", the program has reserved memory for the frames. Without this memory, Python may crash.
 PROGRAM = """
 import resource, sys
 from shelld.process.stack import with_room_for_frames

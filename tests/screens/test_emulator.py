@@ -68,7 +68,7 @@ def test_screen_is_what_a_person_would_see(
         ("e\u0301" * 3 + "a\u0301", "e\u0301" * 3 + "a\u0301", 4),
         ("e" + "\u0301" * 40 + "x", "e" + "\u0301" * 16 + "x", 2),
         ("a\xadb", "a\xadb", 3),
-        # These marks have no character that they could join.
+        # These marks join no character.
         ("\u0301x", "x", 1),
         ("\x1b[2C\u0301x", "  x", 3),
         ("\x1b7ab\x1b8\u0301x", "xb", 1),

@@ -276,7 +276,7 @@ async def test_many_captures_at_once_share_the_helper_processes(
         assert await terminal.lines() == ["", "", ""]
         most = max(most, sum(each.screen.has_process for each in terminals))
 
-    # In the second round, screens that wait for their turn already have processes.
+    # In the second round, some screens already have processes while they wait for their turn.
     for _ in range(2):
         async with anyio.create_task_group() as tasks:
             for terminal in terminals:

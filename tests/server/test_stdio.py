@@ -1,4 +1,4 @@
-"""Writing output never blocks, whatever the file, and keeps the order."""
+"""Output is written in order, and writing never blocks, no matter what kind of file it goes to."""
 
 from __future__ import annotations
 
@@ -94,8 +94,8 @@ async def test_written_output_is_freed_once_read() -> None:
     references = sys.getrefcount(data)
     with anyio.fail_after(60):
         output.write(data)
-        # The pipe has taken the beginning of the data, and the queue holds a view of the rest. The
-        # next write finds the pipe full, so the queue takes all of its data.
+        # The pipe has taken the beginning of the data, and the queue holds a view of the rest. At
+        # the next write, the pipe is full, so all data of this write goes to the queue.
         output.write(data)
         await anyio.to_thread.run_sync(read_all, read, 2 * len(data))
         while sys.getrefcount(data) != references:

@@ -21,8 +21,8 @@ FRESH = ":"
 
 
 def state_if_told(before: ShellState, now: ShellState) -> ShellState | None:
-    """Return the state of a bash that restores `before`, and then runs the lines that change
-    `before` into `now`.
+    """Return the state of a bash. First this bash restores the state `before`. Then it runs the
+    lines that change this state into `now`.
     """
     lines = lines_between(before, now)
     if lines is None:

@@ -8,8 +8,8 @@ from shelld.sessions.dumps import DumpFiles
 def test_file_given_back_twice_is_used_once() -> None:
     files = DumpFiles()
     first = files.take()
-    # The daemon gives a file back twice if something fails after it has given the file back for the
-    # first time.
+    # If something fails after the daemon has given a file back, the daemon gives the same file back
+    # again.
     files.give_back(first)
     files.give_back(first)
     taken = [files.take(), files.take()]

@@ -319,7 +319,9 @@ async def test_command_starts_although_keeper_died(
 
 @contextlib.contextmanager
 def next_runner(monkeypatch: pytest.MonkeyPatch) -> Generator[Channel]:
-    """Yield the runner's end of the next command's channel. The keeper forks no runner."""
+    """Yield the second end of the next command's channel. The test uses it in place of a runner.
+    The keeper forks no runner.
+    """
     ours, theirs = Channel.pair()
 
     def acquire(_pool: RunnerPool) -> Channel:

@@ -1,4 +1,4 @@
-"""The sessions that get spare shells, tested without processes, and with a number as the clock."""
+"""Tests which sessions get spare shells. The tests need no processes, and a number is the clock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests to a target, if sending fails although the target is still there."""
+"""What happens to requests if sending them fails although the target is still there."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from support import DEADLINE_S
 
 
 class Connection:
-    """A connection whose method `send` first fails once with each of these errors."""
+    """A connection. Its method `send` fails once with each of these errors, and then works."""
 
     def __init__(self, real: socket.socket, *errors: int) -> None:
         self._real = real

@@ -1,4 +1,4 @@
-"""The targets and the places of sessions, with a link that the test provides."""
+"""Tests which target each session belongs to. The test provides the link to the target."""
 
 from __future__ import annotations
 

@@ -108,7 +108,8 @@ KEYS = [
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.sampled_from(KEYS), max_size=12).map("".join))
 def test_readline_model_edits_any_keys_as_bash_does(bash: Pty, typed: str) -> None:
-    # Bash would paste text that was cut from an earlier line, so begin each line with the same cut.
+    # Bash pastes the text that was cut last, even if it was cut in an earlier line. So begin each
+    # line by cutting the same text.
     typed = "k\x15" + typed
     os.write(bash.master, typed.encode() + b"\n")
     shown = read_to(bash.master, b">go?").rpartition(b"<")[2]

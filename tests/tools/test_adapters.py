@@ -215,7 +215,7 @@ def test_langchain_uses_daemon_tools_without_event_loop() -> None:
     ],
 )
 def test_error_names_the_extra_without_langchain(call: str) -> None:
-    # None in `sys.modules` marks a module that cannot be imported.
+    # The value `None` in `sys.modules` marks a module that cannot be imported.
     script = f"import sys\nsys.modules['langchain_core'] = None\n{call}"
     ended = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=100, check=False

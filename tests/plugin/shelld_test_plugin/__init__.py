@@ -51,7 +51,9 @@ class Unshowable(Reverse):
 
 @dataclasses.dataclass
 class Unhashable(Reverse):
-    """A tool whose result contains values of subclasses of built-in types, such as NumPy's."""
+    """A tool whose result contains values such as NumPy's: their types are subclasses of built-in
+    types.
+    """
 
     class Text(str):
         __slots__ = ()
