@@ -229,8 +229,7 @@ def session_closed() -> RpcError:
 
 
 def stdin_closed(bash_id: str, reason: str) -> RpcError:
-    """Return the error of input that nobody can read. `reason` is "ended", "not_open" or "closed".
-    """
+    """Return the error if nobody can read input. `reason` is "ended", "not_open" or "closed"."""
     sentences = {
         "ended": "it has ended",
         "not_open": "it was started without tty or open_stdin",

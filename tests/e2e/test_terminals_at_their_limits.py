@@ -1,4 +1,4 @@
-"""Terminals and open stdins take large amounts of data, and work with programs that behave oddly."""
+"""Terminals and open stdins take large amounts of data, even if programs behave oddly."""
 
 from __future__ import annotations
 

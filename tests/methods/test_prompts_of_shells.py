@@ -1,4 +1,4 @@
-"""If the check for a prompt fails or contradicts the last check, a result reports the right prompt."""
+"""If a check for a prompt fails or contradicts the last check, results report the right prompt."""
 
 from __future__ import annotations
 
