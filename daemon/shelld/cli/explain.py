@@ -32,8 +32,8 @@ _EXIT_CODES: Final[dict[GuardVerdict, int]] = {"allow": 0, "block": 1, "unresolv
 
 
 def explain(arguments: Sequence[str]) -> int:
-    """Write the verdict and the commands that the guard has found to stdout. Return the exit
-    code.
+    """Write the guard's verdict to stdout, and the commands that the guard has found. Return the
+    exit code.
     """
     parser = ArgumentParser(
         prog="shelld explain",

@@ -1,9 +1,9 @@
-"""Passes on standard input to a command as the input arrives.
+"""Copies standard input to a command as the input arrives.
 
-Owns descriptor 0. Passes on each block of input before it reads more input. So it reads no more
-while the daemon's queue of input for the command is full. While this process is in the background
-of its terminal, it reads nothing, because the terminal would stop it. It continues to read once it
-is in the foreground again.
+Owns descriptor 0. Sends each block of input to the daemon before it reads more input. So it reads
+no more while the daemon's queue of input for the command is full. While this process is in the
+background of its terminal, it reads nothing, because the terminal would stop it. It continues to
+read once it is in the foreground again.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _READ_BYTES: Final = 64 * 1024
 # first value to the second. The queue holds 1 MiB.
 _FIRST_PAUSE_S: Final = 0.01
 _LONGEST_PAUSE_S: Final = 0.25
-# While the process is in the background of the terminal, the pause between two attempts to read. No
+# The pause between two attempts to read while the process is in the background of the terminal. No
 # event reports that the process has come back to the foreground.
 _BACKGROUND_PAUSE_S: Final = 0.25
 
 
 class InputForwarder:
-    """Passes on input in its own thread.
+    """Copies the input in a thread of its own.
 
     It calls `refused` in that thread if the guard or the terminal refuses input.
     """

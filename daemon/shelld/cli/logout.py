@@ -33,7 +33,9 @@ _BY_USER: Final = (
 
 
 def why_a_logout_kills() -> str:
-    """Return why a logout would kill a daemon that is started now, or "" if no file says so."""
+    """Return the reason why a logout would kill a daemon that is started now. If no such reason is
+    found, return "".
+    """
     root = Path(ROOT)
     try:
         group = (root / "proc/self/cgroup").read_text(errors="replace")

@@ -11,7 +11,7 @@ def number_of(text: str, minimum: int, maximum: int, factor: int = 1) -> int:
     Raises ValueError if `text` has other characters than ASCII digits, or if the result is out of
     range.
     """
-    # int() also accepts signs, spaces, underscores and the digits of other scripts.
+    # int() also accepts signs, spaces, underscores and non-ASCII digits.
     if not (text.isascii() and text.isdigit()):
         raise ValueError
     value = int(text) * factor

@@ -40,7 +40,7 @@ class RawTerminal:
         return options
 
     def attach(self, client: Client, bash_id: str) -> None:
-        """Tell `resize` which command's terminal to change."""
+        """From now on, `resize` changes the terminal of this command."""
         self._client, self._bash_id = client, bash_id
 
     def resize(self) -> None:

@@ -165,8 +165,8 @@ def _joined(name: str) -> socket.socket:
 
 
 def _is_taken(connection: socket.socket, name: str, hello: Hello) -> bool:
-    """Ask the daemon to be watched. Return False if the daemon closes the connection. Raises
-    JoinError.
+    """Ask the daemon to let this process watch it. Return False if the daemon closes the
+    connection. Raises JoinError.
     """
     try:
         send(connection, hello)

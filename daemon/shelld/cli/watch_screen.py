@@ -1,7 +1,7 @@
 """Draws a picture of a watched daemon on a terminal. Only this file imports rich.
 
-Owns the terminal's alternate screen while the picture is shown. Never writes a character of a
-command's output, or of a target's answer, that could control the terminal.
+Owns the terminal's alternate screen while the picture is shown. In the output of commands and in
+the answers of targets, replaces all characters that could control the terminal.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ def _held_back(*signals: signal.Signals) -> Generator[None]:
     """Delay signals until the `with` block ends.
 
     The handler of SIGTSTP also writes to the terminal, so it waits until a picture is complete. The
-    handlers of the signals that end the program raise exceptions, which would keep the screen from
-    being restored.
+    handlers of the signals that end the program raise exceptions. Such an exception could keep the
+    screen from being restored, so these handlers wait until the screen is restored.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
     try:
@@ -114,11 +114,12 @@ class ScreenSight:
         _write_if_possible(f"{Control.alt_screen(True)}{Control.show_cursor(False)}".encode())
 
     def leave(self, patience_s: float = math.inf) -> None:
-        """Restore the screen, unless the terminal takes no output for `patience_s` seconds, or
-        until a signal ends the program.
+        """Restore the screen. Give up if the terminal takes no output for `patience_s` seconds, or
+        if a signal must end the program.
         """
         with _held_back(*self._ending):
-            # On the user's screen, the code for leaving would move the cursor.
+            # On the user's screen, the sequence that ends the alternate screen would move the
+            # cursor.
             if self._is_entered and _takes_output(patience_s, self._ending):
                 end = f"{Control.show_cursor(True)}{Control.alt_screen(False)}"
                 _write_if_possible(end.encode())
@@ -139,7 +140,7 @@ class ScreenSight:
                 self._drawn = self._picture(view, silent_s, size)
                 write_all(1, self._drawn)
         except OSError as error:
-            # Nothing must hide the sentence.
+            # Leave the alternate screen first, so that the user can see the sentence.
             self.leave()
             refuse(f"cannot write to stdout: {error.strerror}")
             return False

@@ -1,10 +1,10 @@
 """Lets tasks on asyncio wait at little cost: for input, for a deadline, or for another task.
 
-For each wait, `anyio.wait_readable` registers the descriptor with the kernel and unregisters it. It
-wakes the task one turn of the event loop later than necessary. An `anyio.Event` and a scope with a
-deadline look up the running event loop several times. Each of these three waits costs as much time
-as decoding a request. The waits in this module use asyncio directly. A `Watch` registers its
-descriptor only once, and the event loop calls the `Watch` directly.
+Each of the following waits in anyio costs as much time as decoding a request. For each wait,
+`anyio.wait_readable` registers the descriptor with the kernel and unregisters it. It wakes the task
+one turn of the event loop later than necessary. An `anyio.Event` looks up the running event loop
+several times, and so does a scope with a deadline. The waits in this module use asyncio directly. A
+`Watch` registers its descriptor only once, and the event loop calls the `Watch` directly.
 """
 
 from __future__ import annotations

@@ -34,9 +34,9 @@ from shelld.process.stack import with_room_for_frames
 
 T = TypeVar("T")
 
-# A waiting task checks its thread at this interval. After `MAX_CHECKS` checks, it gives up a thread
-# that has not begun. The limit is a number of checks, not of seconds, so time during which the
-# daemon was stopped does not count.
+# A waiting task checks its thread at this interval. If the thread has not begun after `MAX_CHECKS`
+# checks, the wait ends with an error. The limit is a number of checks, not of seconds, so time
+# during which the daemon was stopped does not count.
 CHECK_INTERVAL_S: Final = 1.0
 MAX_CHECKS: Final = 5
 

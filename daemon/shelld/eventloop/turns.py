@@ -1,6 +1,6 @@
 """Shares the event loop between tasks that each do some milliseconds of work repeatedly.
 
-This module owns one lock for each event loop, which `do_serially` uses.
+For each event loop, this module owns one lock. `do_serially` uses this lock.
 """
 
 from __future__ import annotations
