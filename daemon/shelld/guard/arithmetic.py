@@ -85,8 +85,8 @@ def arithmetic(text: str, variables: Variables, depth: int = 0) -> str:
     """Evaluate an expression, including its assignments. Return its value, or `UNKNOWN`."""
     text = plain(text.strip())
     if "[" in text and depth <= _MAX_NESTED:
-        # The text can be the value of a variable. Bash also runs the substitutions in the
-        # subscripts of such a value.
+        # The text can be the value of a variable. If this value has subscripts, bash also runs the
+        # substitutions in them.
         variables.substituted(text)
     if UNKNOWN not in text and len(text) <= MAX_EXPRESSION and depth <= _MAX_NESTED:
         try:

@@ -137,7 +137,8 @@ _PART: Final = re.compile(rf"{_STRING}|[(),>|]", re.S)
 
 
 def _ends_of(text: str, start: int, ends: str) -> Iterator[int]:
-    """Yield each position outside of strings and parentheses that holds a character from `ends`."""
+    """Skip strings and parentheses. In the rest, yield the position of each character from `ends`.
+    """
     depth = 0
     for match in _PART.finditer(text, start):
         character = match[0]

@@ -72,7 +72,8 @@ _OPTIONS: Final = frozenset("abefhkmnptuvxBCEHPTo")
 
 
 def nounset_after(arguments: Sequence[str]) -> bool | None:
-    """Return True if ``set`` turns on `nounset`, False if ``set`` turns it off, and else None."""
+    """Return True if ``set`` turns on `nounset`, False if ``set`` turns it off, and None otherwise.
+    """
     result: bool | None = None
     rest = list(arguments)
     while rest and rest[0][:1] in ("-", "+") and len(rest[0]) > 1 and rest[0] != "--":

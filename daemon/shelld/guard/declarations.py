@@ -1,8 +1,8 @@
-"""Follows the statements that set names, and the tests of ``[[``.
+"""Follows statements that change variables, and ``[[`` tests.
 
-Examples are assignments, ``declare`` and ``unset``. They change the state of a shell, which `names`
-stores. This module also follows the subscripts and substitutions that bash evaluates in these
-statements.
+Examples of such statements are assignments, ``declare`` and ``unset``. They change the state of a
+shell. `names` stores this state. This module also follows the subscripts and substitutions that
+bash evaluates in these statements and tests.
 """
 
 from __future__ import annotations
@@ -163,7 +163,8 @@ class Declarations(Names):
     def test(self, node: Node, stdin: str) -> str:
         """Follow the substitutions in a ``[[`` test.
 
-        Also follow the assignments in the numeric operands and the subscripts of the test.
+        Bash evaluates numeric operands and subscripts as arithmetic. Also follow the assignments in
+        them.
         """
         self.substitutions(node, stdin)
         text = parse.text_of(node)

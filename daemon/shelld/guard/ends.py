@@ -66,8 +66,8 @@ class Ends(Parts):
     def rewritten(self) -> str:
         """Rewrite the bash syntax that the parser does not know.
 
-        Adds ``|`` to ``coproc NAME`` before a compound command. Removes the reserved word ``time``,
-        and ``!`` before a compound command. Puts a number in place of ``{name}`` before a
+        Adds ``|`` to ``coproc NAME`` before a compound command. Removes the reserved word ``time``.
+        Removes a ``!`` before a compound command. Puts a number in place of ``{name}`` before a
         redirection, see `descriptors`. Escapes a ``#`` right after an array or a pattern, because
         such a ``#`` does not begin a comment. Inserts a semicolon into ``for x do``, and a space
         between the delimiter of a here-document and a separator. Replaces extended globs by other

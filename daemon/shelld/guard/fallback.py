@@ -64,7 +64,7 @@ def simple_commands(text: str) -> list[SimpleCommand]:
     words: list[str] = []
     targets: list[str] = []
     position = 0
-    # The operator of a redirection whose word has not been read yet.
+    # The operator of a redirection, until the word after the operator has been read. Otherwise "".
     operator = ""
 
     def finish() -> None:

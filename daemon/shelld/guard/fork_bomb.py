@@ -19,14 +19,15 @@ def _among(calls: Iterable[Call], names: Collection[str]) -> list[Call]:
 
 
 def _multiply(calls: Sequence[Call]) -> bool:
-    """Return whether `calls` start several copies of a function, and at least one of them in
+    """Return whether `calls` start several copies of a function, and start at least one copy in
     parallel.
     """
     return sum(each.times for each in calls) > 1 and any(each.is_spawned for each in calls)
 
 
 def is_fork_bomb_if_called(argv: Sequence[str], calls: Mapping[str, Sequence[Call]]) -> bool:
-    """Return whether a function call is a fork bomb if one argument is the function's own name.
+    """Return whether a function call is a fork bomb because the function gets its own name as an
+    argument.
 
     The function must use this argument to start itself several times in parallel. For example, the
     function has the body ``$1 $1 &``, and gets its own name as ``$1``.

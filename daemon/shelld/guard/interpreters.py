@@ -104,7 +104,7 @@ def _with_lines(code: str, stdin: str) -> str:
 
 
 def _of_module(name: str, arguments: Sequence[str]) -> str:
-    """Return the code that a Python module, such as pdb, gets as arguments and runs."""
+    """Some Python modules, such as pdb, run code from their arguments. Return this code."""
     if name == "pdb":
         options, _ = leading_options(arguments, "c", ("command",))
         return "\n".join(value.lstrip("!") for _, value in options if value)

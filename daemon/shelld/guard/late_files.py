@@ -40,7 +40,7 @@ def is_late_program(path: str) -> bool:
 
 
 def late_scripts(path: str, text: str) -> Iterator[str]:
-    """Yield the shell scripts in the text of a file that another program runs later."""
+    """If `path` is a profile, a cron table or a systemd unit, yield the shell scripts in `text`."""
     if _PROFILE.fullmatch(path):
         yield text
     elif _TABLE.fullmatch(path):

@@ -15,7 +15,7 @@ ONE: Final = "\ue002"
 SET: Final = "\ue003"
 # This marker separates the fields of "$@".
 BREAK: Final = "\ue004"
-# This marker stands in an array for a member that ``unset`` has removed.
+# In an array, this marker takes the place of a member that ``unset`` has removed.
 HOLE: Final = "\ue005"
 
 GLOBS: Final = {"*": ANY, "?": ONE, "[": SET}

@@ -15,7 +15,7 @@ class Scope(Protocol):
         ...
 
     def spend(self, characters: int) -> None:
-        """Subtract the cost of processing `characters` characters from the budget."""
+        """Subtract the cost of processing this many characters from the budget."""
         ...
 
     def miss(self, name: str) -> None:

@@ -94,7 +94,9 @@ class Scripted(Files):
         self.budget.unresolved = before
 
     def _speaker(self, program: str, arguments: Sequence[str], stdin: str) -> None:
-        """A speaker gets text in its own language. Follow the commands in this text."""
+        """A program with its own language gets text in this language. Follow the commands in the
+        text.
+        """
         self.spend((len(stdin) + sum(map(len, arguments))) * _SEARCHING)
         shell = self.copy()
         for directory in directories_of(program, arguments):

@@ -186,7 +186,8 @@ def _valued(spec: Specification) -> tuple[str, frozenset[str]]:
 
 
 def directories_of(program: str, arguments: Sequence[str]) -> list[str]:
-    """Return the directories that a program enters, one by one, before it runs commands."""
+    """Before a program runs commands, it may enter directories. Return these directories in order.
+    """
     spec = specification(SPEAKERS[program])
     options, _ = all_options(arguments, *_valued(spec))
     return [value for name, value in options if value and spec.has("cd", name)]

@@ -204,8 +204,8 @@ def _grep(arguments: Sequence[str], inputs: Inputs) -> str | None:
     if not patterns or not names <= {"e", "regexp", "E", "F", "h", "i", "v", "w", "a"}:
         return None
     text = inputs.read(operands)
-    # Without ``-v``, unknown text makes the output unknown. With ``-v``, grep outputs most of the
-    # lines, and the unknown lines too.
+    # Without ``-v``, unknown text makes the output unknown. With ``-v``, grep outputs most lines.
+    # So with ``-v``, assume that grep outputs the unknown lines.
     if text is None or (UNKNOWN in text and "v" not in names):
         return None
     pattern = "|".join(patterns)

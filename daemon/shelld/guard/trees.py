@@ -100,7 +100,8 @@ def _end_of_header(code: str, position: int) -> int:
 
 
 def _acts(root: str, body: str, names: set[str]) -> Iterator[list[str]]:
-    """Yield commands that have the same effect on the tree `root` as a loop over its files.
+    """A loop goes through the files of the tree `root`. Yield commands that change the tree in the
+    same way.
 
     `body` is the body of the loop, and `names` are the variables of the loop.
     """

@@ -23,7 +23,8 @@ from shelld.inspection.waiting_calls import Wait
 from shelld.terminals.source import Source
 
 _STANDARD: Final = (0, 1, 2)
-# The number of this call is the same on all machines. The call needs the rights of a debugger.
+# The number of the system call pidfd_getfd(2). It is the same on all machines. The system call
+# needs the rights of a debugger.
 _PIDFD_GETFD: Final = 438
 _OPEN: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 

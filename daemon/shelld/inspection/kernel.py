@@ -21,8 +21,8 @@ from shelld.inspection.waiting_calls import DECODERS, IDLE, MAX_DESCRIPTORS, Wai
 from shelld.keeper.proc import fields_of, read_file, read_short_file, stat_fields
 from shelld.terminals.source import OWN_TERMINAL
 
-# The maximum number of threads of a process that `may_read` and `written_by` examine. The main
-# thread is listed first.
+# `may_read` and `written_by` examine at most this many threads of a process. The main thread is
+# listed first.
 _MAX_WRITERS: Final = 256
 # A 32-bit program has its stack below this address. A 64-bit program almost always has its stack
 # above this address.

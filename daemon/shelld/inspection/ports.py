@@ -71,8 +71,8 @@ def find(
 
 
 def living_thread(pid: int) -> str:
-    """Return the directory in /proc of a process. If the first thread of the process has ended,
-    return the directory of a living thread.
+    """Return a process's directory in /proc. If the first thread of the process has ended, return
+    the directory of a living thread instead.
     """
     proc_dir = f"/proc/{pid}"
     with contextlib.suppress(OSError):

@@ -79,7 +79,7 @@ def _terminals_of(proc_dir: str) -> tuple[list[int], bool]:
 
 
 def _is_read(device: int, members: Sequence[Member]) -> bool:
-    """Return whether a process waits for the output of the programs on a terminal."""
+    """Return whether a process waits to read what the programs on a terminal write."""
     for member in members:
         for wait, descriptor in (member.reads or {}).get((TERMINAL_MASTER,), ()):
             with contextlib.suppress(OSError):

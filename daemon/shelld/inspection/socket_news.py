@@ -25,14 +25,14 @@ _FIRST_PAUSE_S: Final = 0.04
 _LAST_PAUSE_S: Final = 0.2
 _QUIET_DIVISOR: Final = 50
 # A check takes long if there are many sockets. So the pause after a check is at least this many
-# times as long as the check. One limit applies to all watched namespaces together, except the
-# daemon's. So for them, this minimum is multiplied by their number.
+# times as long as the check. All watched namespaces except the daemon's share one limit. So for
+# each of these namespaces, this minimum is multiplied by the number of these namespaces.
 _COST_SHARE: Final = 40
 # It takes milliseconds to list the sockets of another namespace, and microseconds to count them. So
 # each check counts the sockets, and lists them only if their number has changed. Even if the number
 # is the same, the sockets are listed again after `_LIST_ANYWAY_S`, because a new socket may have
-# replaced another one. If a listing takes long, they are listed again only after `_LIST_COST_SHARE`
-# times as long.
+# replaced another one. If it takes long to list the sockets, this pause is longer: it is then
+# `_LIST_COST_SHARE` times as long as the listing.
 _LIST_ANYWAY_S: Final = 1.0
 _LIST_COST_SHARE: Final = 400
 
