@@ -42,9 +42,9 @@ daemon -> keeper
 daemon -> runner
     ``(RUN, program, argv, env, cwd, count, has_terminal, restrictions)``
     + [stdin, stdout, stderr, *extra]
-                                     start a command; extra descriptors become 3, 4, ... All strings
-                                     are bytes. With an empty `cwd`, the command starts in the
-                                     daemon's own directory. `count` is the number of descriptors
+                                     start a command. In the command, the extra descriptors are 3,
+                                     4, and so on. All strings are bytes. With an empty `cwd`, the
+                                     command starts in the daemon's own directory. `count` is the number of descriptors
                                      sent. With `has_terminal`, the first three descriptors are one
                                      terminal, which becomes the controlling terminal of the
                                      command. `restrictions` is None, or the members of
@@ -77,7 +77,8 @@ runner -> daemon
     ``(EMPTY,)``                     no process is left. The runner can take the next command.
 
 keeper -> daemon, on the socket of a runner that has died
-    ``(LOST,)``                      the keeper is killing the remaining processes of the command.
+    ``(LOST,)``                      the runner is lost. The keeper is killing the remaining
+                                     processes of the command.
     ``(SURVIVORS, pids)``, ``(EMPTY,)``
                                      the same messages as above. End of file follows.
 
@@ -111,7 +112,8 @@ keeper      Catches every error within one turn of its loop, and checks all its 
 
             * It fails `_MAX_FAILURES` times in a row.
             * It cannot list the processes that it must kill, but the daemon can.
-            * A command has changed its limits or priority, and the daemon can adopt the runners.
+            * A command has changed the keeper's limits or priority, and the daemon can adopt the
+              runners.
 
             Then the daemon adopts the runners, kills the other processes, and starts another
             keeper. No command is lost. If the daemon cannot adopt the runners, a keeper with

@@ -9,8 +9,9 @@ A runner enters its cgroup, and its commands start there. To kill them, the runn
 cgroup.
 
 This module makes cgroups only in a directory that no other program manages and that has no limits.
-Under systemd, the directory must be delegated. The directory must have no limits, because a program
-looks for its limits in its own cgroup, and would not find the limits of the parent directory.
+Under systemd, the directory must be delegated. If the directory had limits, they would also apply
+to the commands in the new cgroups. But a program looks for limits only in its own cgroup, so it
+would not find them.
 """
 
 from __future__ import annotations
@@ -147,7 +148,7 @@ class Cgroup:
 def remove(path: str) -> bool:
     """Remove a cgroup together with the cgroups inside it.
 
-    Returns False while a process is in one of them.
+    Returns False if a process is still in one of these cgroups.
     """
     try:
         # The kernel removes the files of a cgroup with its directory.

@@ -175,7 +175,7 @@ class Channel:
             raise
 
     def shut_down(self) -> None:
-        """Make both ends read end of file."""
+        """Shut down the connection. From then on, a read at either end returns end of file."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 

@@ -41,7 +41,8 @@ def main(
     sandbox shares the network of the machine, `network` is "shared". Otherwise, it is the port of
     the proxy, or "0" if there is no proxy. `writable` are the paths to which commands can write.
 
-    If the descriptor `_TERMINALS` is open, it is the directory of the terminals that commands get.
+    If the descriptor `_TERMINALS` is open, it refers to a directory. This directory contains the
+    terminals of the commands.
     """
     if ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0):
         os._exit(1)

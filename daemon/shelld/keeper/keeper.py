@@ -83,8 +83,9 @@ class _Runner:
     the runner's socket.
 
     After the runner has died, this object reports which processes of the runner are left. A report
-    never waits for a daemon that does not read. `others` are the survivors of runners that died
-    earlier. With `is_given_up`, the keeper must kill the runner and all descendants of the runner.
+    never waits for a daemon that does not read. `others` are the remaining processes of other
+    runners, which died earlier. With `is_given_up`, the keeper must kill the runner and all
+    descendants of the runner.
     """
 
     def __init__(self, descriptor: int, cgroup: Cgroup | None) -> None:
@@ -177,7 +178,7 @@ class Keeper:
                 time.sleep(KILL_INTERVAL_MS / 1000)
                 self._must_reap = True
         self._remove_cgroups()
-        # Remove the cgroups of limited sessions that killed daemons have left behind.
+        # A killed daemon may have left the cgroups of its limited sessions behind. Remove them.
         for place in {path for own in own_cgroups() for path in (own.directory, own.parent)}:
             remove_stale(place)
 
@@ -195,7 +196,8 @@ class Keeper:
         if self._give_up_at is not None and now >= self._give_up_at:
             self._give_up_at = now + _GIVE_UP_INTERVAL_S
             for pid, each in self._runners.items():
-                # A daemon that has started another keeper may still use the runners of this keeper.
+                # Even if the daemon has started another keeper, it may still use runners of this
+                # keeper.
                 if each.is_abandoned:
                     self._give_up(pid)
 

@@ -320,9 +320,9 @@ class RunnerPool:
         return True
 
     def _is_ours(self, pid: int) -> bool:
-        # A keeper may be killed at any moment, and its runners become children of this process. The
-        # session of a runner distinguishes it from an orphan: a runner is in the session of its
-        # keeper, which no command can join.
+        # A keeper may be killed at any moment, and its runners become children of this process. An
+        # orphan of a command also becomes a child of this process. But only a runner is in the
+        # session of its keeper, because no command can join this session.
         if pid in self._adopted:
             return True
         session = session_of(pid)

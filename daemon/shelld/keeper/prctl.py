@@ -17,12 +17,14 @@ def become_subreaper() -> bool:
 
 
 def continue_when_parent_ends() -> None:
-    """Make the kernel send SIGCONT to this process whenever its parent, or a later parent, ends.
+    """Make the kernel send SIGCONT to this process when its parent ends.
+
+    Then another process becomes the parent. When that process ends, the kernel sends SIGCONT again.
 
     If a command has stopped this process, the parent continues it. If the parent ends before that,
-    the signal from the kernel continues this process. Forks do not inherit this setting. If the
-    parent goes on, but the thread that forked this process ends, the kernel also sends the signal.
-    Such a signal is harmless, because SIGCONT has no effect on a process that is not stopped.
+    the signal from the kernel continues this process. Forks do not inherit this setting. The kernel
+    also sends the signal if the parent goes on, and only the thread that has forked this process
+    ends. Such a signal is harmless, because SIGCONT has no effect on a process that is not stopped.
     """
     _prctl(_PR_SET_PDEATHSIG, signal.SIGCONT)
 

@@ -119,8 +119,8 @@ def signal_process(pid: int, number: int, parent: int) -> None:
     `parent` or of this process.
     """
     us = os.getpid()
-    # An error means that the process is gone, that it has another uid and so becomes a survivor, or
-    # that no descriptor is left.
+    # An error has one of three causes: the process is gone, it has another uid, or no descriptor is
+    # left. A process with another uid becomes a survivor.
     with contextlib.suppress(OSError):
         if parent == us or not hasattr(os, "pidfd_open"):
             os.kill(pid, number)
@@ -223,8 +223,8 @@ class Descendants:
 
 
 class SessionMembers:
-    """Finds the processes of a command if the system has no subreapers: the processes in the
-    command's session, and all processes that earlier scans have linked to this session.
+    """If the system has no subreapers, finds the processes of a command by the command's session.
+    Finds the processes in this session, and all processes that earlier scans have linked to it.
     """
 
     # This class needs polling, because SIGCHLD arrives only when a direct child ends.

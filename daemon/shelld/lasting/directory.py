@@ -32,7 +32,8 @@ _SUFFIX: Final = ".sock"
 # How long to wait for another process that starts or ends a daemon.
 LOCK_S: Final = 15.0
 _LOCK_POLL_S: Final = 0.01
-# How often to make the directory again if other processes keep removing it.
+# The maximum number of attempts to make and open the directory. Another process may remove it
+# between the two steps.
 _OPEN_TRIES: Final = 20
 _BACKLOG: Final = 128
 # The members of ucred: pid, uid, gid.

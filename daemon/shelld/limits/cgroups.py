@@ -285,9 +285,9 @@ class SessionCgroups:
             write(f"{self.paths['pids']}/{_PIDS.limit}", b"%d" % (self._limits["pids"] + count))
 
     def is_crowded(self, waiting: int) -> bool:
-        """Return whether there are too many processes, even if the spare shells that wait do not
-        count. This can happen, because the kernel refuses a fork above the limit, but lets every
-        process enter the cgroup.
+        """Return whether there are too many processes, not counting the spare shells that wait.
+        This can happen, because the kernel refuses a fork above the limit, but lets every process
+        enter the cgroup.
         """
         count = _read(f"{self.paths['pids']}/pids.current") if "pids" in self.paths else ""
         return count.strip().isdecimal() and int(count) > self._limits["pids"] + waiting

@@ -125,7 +125,7 @@ class McpMethods:
 
 
 def _as_of(revision: str, tool: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the description of a tool without the members that `revision` does not have."""
+    """Return a tool's description with only the members that exist in `revision`."""
     unknown: set[str] = set()
     if revision < ANNOTATIONS_SINCE:
         unknown.add("annotations")

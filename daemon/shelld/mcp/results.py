@@ -22,7 +22,9 @@ IMPLEMENTATION: Final = Implementation("shelld", __version__)
 
 
 def complete(result: R) -> R:
-    """Set the members that every result of the modern era has: its type and the server info."""
+    """Set two members: the type of the result, and the server info. In `MODERN_REVISIONS`, every
+    result has these members.
+    """
     result.result_type = "complete"
     result.meta = {SERVER_INFO_KEY: IMPLEMENTATION}
     return result

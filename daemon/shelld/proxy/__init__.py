@@ -17,9 +17,9 @@ Messages are marshalled tuples on `keeper.channel.Channel`.
 
 daemon -> proxy
     ``(SERVE, first, hosts)`` + [socket]
-                                     serve the listening socket. `first`: the pid of the sandbox's
-                                     first process, which is the ancestor of all commands. `hosts`:
-                                     the entries of the policy.
+                                     serve the listening socket. `first` is the pid of the sandbox's
+                                     first process. This process is the ancestor of all commands.
+                                     `hosts` has the entries of the policy.
 
 proxy -> daemon
     ``(SERVING,)``                   the proxy accepts connections from now on.

@@ -86,7 +86,7 @@ class Connector:
         raise UnreachableError("no connection to the host")
 
     async def _judged(self, host: str, port: int) -> list[str]:
-        """Return those addresses of a name to which the rules allow a connection."""
+        """Look up a name. Return only the addresses to which the rules allow a connection."""
         try:
             async with asyncio.timeout(RESOLVE_TIMEOUT_S):
                 found = [host_of(each) for each in await self._resolve(host, port)]
