@@ -44,13 +44,13 @@ daemon -> runner
     + [stdin, stdout, stderr, *extra]
                                      start a command. In the command, the extra descriptors are 3,
                                      4, and so on. All strings are bytes. With an empty `cwd`, the
-                                     command starts in the daemon's own directory. `count` is the number of descriptors
-                                     sent. With `has_terminal`, the first three descriptors are one
-                                     terminal, which becomes the controlling terminal of the
-                                     command. `restrictions` is None, or the members of
-                                     `start.Restrictions`, with the number of handles in place of
-                                     `handles`. The handles are the last descriptors of the
-                                     message.
+                                     command starts in the daemon's own directory. `count` is the
+                                     number of descriptors sent. With `has_terminal`, the first
+                                     three descriptors are one terminal, which becomes the
+                                     controlling terminal of the command. `restrictions` is None, or
+                                     the members of `start.Restrictions`, with the number of handles
+                                     in place of `handles`. The handles are the last descriptors of
+                                     the message.
     ``(KILL, signal, grace_ms)``     send the signal to the tree, and SIGKILL after the grace. If
                                      `signal` is None, send SIGTERM, unless the command has already
                                      got SIGTERM.

@@ -169,7 +169,7 @@ async def _answer(
 async def _answer_again(
     context: RequestContext, params: BashParams, shell: Shell
 ) -> BashResult | BackgroundResult:
-    """Answer a repeated request, whose command an earlier request has started.
+    """Answer a repeated request. An earlier request has already started the command.
 
     If the first call still waits for the command, the limits of that call apply, and only its
     cancellation kills the command. Otherwise, the timeout of this request applies from now on, and

@@ -35,8 +35,7 @@ async def result_of(
         return _background_result(context, shell, params)
     result = await _foreground_result(context, shell, params)
     timeout_ms = shell.idle_timeout_ms if shell.reason == "idle" else shell.timeout_ms
-    # If a command began in the background, the timeout of the request that waits for the command
-    # applies.
+    # If a command began in the background, use the timeout of the request that waits for it.
     timeout_ms = timeout_ms or params.timeout or context.daemon.options.default_timeout
     if shell.status is ShellStatus.TIMEOUT:
         data = msgspec.to_builtins(result)

@@ -1,6 +1,6 @@
 """The context that a method body gets besides its params.
 
-The context has the parts of the daemon that methods use, and the request.
+The context has the request, and the parts of the daemon that methods use.
 """
 
 from __future__ import annotations
@@ -218,7 +218,7 @@ class RequestContext(Struct, eq=False):
         self._tell_of_progress()
 
     async def end_if_cancelled(self) -> None:
-        """Let a cancellation that has just arrived end this task.
+        """If a cancellation has just arrived, let it end this task.
 
         If a result and a cancellation arrive together, the task may continue with the result. So
         call this before the task takes something that no other request can get afterwards.

@@ -49,7 +49,7 @@ from shelld_protocol.input_methods import (
 )
 from shelld_protocol.shell_methods import BashOutputParams, BashParams
 
-# If the terminal may hold more unread bytes than this, ask the kernel for their number. A
+# If the terminal may hold more unread bytes than this, ask the kernel how many it holds. A
 # terminal's input queue has room for twice as many bytes.
 _UNTAKEN_BYTES: Final = 2_048
 # A write is judged at most this number of times. It is judged again if the terminal or its line has
@@ -228,7 +228,7 @@ def _check_room(stdin: PipeInput | TerminalInput, size: int) -> None:
 
 
 async def _data(stdin: PipeInput | TerminalInput, params: WriteStdinParams) -> bytes:
-    """Return the bytes of text, keys and base64, in this order.
+    """Return the bytes of the params `text`, `keys` and `base64`, in this order.
 
     Raises `RpcError` if the queue has no room for these bytes. Before this function makes the
     bytes, it computes from `params` the minimum number of bytes, and checks that the queue has room

@@ -127,7 +127,8 @@ def _without_dropped(line: TypedLine, readers: Readers) -> TypedLine:
 def _starts(line: TypedLine, data: bytes) -> tuple[int, ...]:
     """Return the offsets at which a shell may begin to read.
 
-    The offsets count from the start of `line`, which `data` follows. The offset 0 is left out.
+    The text is `line`, followed by `data`. The offsets count from the start of `line`, and 0 is
+    left out.
     """
     here = len(line.keys)
     if not line.is_collected:

@@ -1,4 +1,5 @@
-"""Records what the requests that are passed on mean for their sessions.
+"""A request can be passed on to a target. This module records what such a request means for its
+session.
 
 Also repeats the settings of a session at a target whose connection was lost. The target's daemon
 may be a new one by then. Without the settings, such as a sandbox, no command of the session may run
@@ -28,8 +29,9 @@ _USING: Final = frozenset({"bash", "configure_session"})
 
 
 def place_in(members: Members) -> Place | None:
-    """Return the session of a request and the target's target that the request names. Return None
-    if its session is not a name.
+    """Return two names from a request to a target: the session, and a target of that target. The
+    second name is empty if the request is for the target itself. Return None if the session is not
+    a name.
     """
     session = text_of(members.get("session", as_raw(DEFAULT_SESSION)))
     return None if session is None else (session, text_of(members.get("target")) or "")

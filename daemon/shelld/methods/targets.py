@@ -53,7 +53,7 @@ _KEYS: Final = ("idempotency_key", "subscription")
 
 _MAX_DIGITS: Final = 64
 
-# As for every parameter, 5.0 counts as 5.
+# As in all other parameters, 5.0 counts as 5.
 _number: Final = msgspec.json.Decoder(int, strict=False)
 
 Divert = Callable[[RequestContext, bytes], Awaitable[Any] | None]

@@ -31,9 +31,9 @@ _MAX_SHORT_SCRIPT: Final = 1_000
 _MAX_COST: Final = 2 * 1024 * 1024
 _MAX_COST_ALONE: Final = 16 * 1024 * 1024
 _MIN_COST: Final = 200
-# After an interrupt, readline may have kept incomplete commands. A line that a shell may have read
-# may also go on. The daemon remembers at most this many of the commands that the next line may
-# continue.
+# The next line may continue one of several commands. This is so if readline has kept incomplete
+# commands after an interrupt, or if a shell may have read only a part of a line. The daemon
+# remembers at most this many of these commands.
 _MAX_KEPT_SCRIPTS: Final = 4
 # The number of characters that are judged before other requests can run.
 _TURN_COST: Final = 16 * 1024
@@ -53,7 +53,7 @@ class Readers(Protocol):
         ...
 
     def ignore_interrupts(self) -> bool:
-        """Return whether one of these shells ignores SIGINT, so that it keeps the typed line."""
+        """Return whether one of these shells ignores SIGINT. Such a shell keeps the typed line."""
         ...
 
     def handle_interrupt(self) -> bool:
@@ -153,7 +153,7 @@ class TypedLines:
         # The directories of the shells that may read the text; None before they are known.
         self._found: list[str] | None = None
         self._typed = _Lines(before.script)
-        # The lines after the terminal's own line editing. As long as readline's editing gives the
+        # The lines that the terminal's own line editor passes on. As long as readline passes on the
         # same lines, this is the same object as `_typed`.
         is_same = before.edited_script == before.script
         self._edited = self._typed if is_same else _Lines(before.edited_script)
@@ -175,8 +175,8 @@ class TypedLines:
     ) -> None:
         """Judge two forms of the typed lines.
 
-        `lines`: the typed lines, which still contain the editing keys. `edited`: the text after the
-        terminal's own line editing; None means an interrupt. `kept`: see `Typed.kept`.
+        `lines`: the typed lines, which still contain the editing keys. `edited`: the lines that the
+        terminal's own line editor passes on; None means an interrupt. `kept`: see `Typed.kept`.
         `may_go_on`: whether the next write may continue the last of `lines`.
         """
         if not lines and not edited:
@@ -195,7 +195,8 @@ class TypedLines:
             await self._judge_line(line, self._typed)
             await self._judge_kept([text for index, text in kept if index == number])
         if may_go_on:
-            # If the last line goes on, it still continues the commands before it, or begins one.
+            # If the next write continues the last line, the longer line continues one of the
+            # commands before it, or begins a new command.
             found = dict.fromkeys([*scripts, *self._kept_scripts])
             found.pop(self._typed.script, None)
             self._kept_scripts = [*found][:_MAX_KEPT_SCRIPTS]

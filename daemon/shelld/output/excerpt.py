@@ -1,5 +1,5 @@
-"""Reads the new output of a stream in a limited number of characters: all of it, or its head and
-tail.
+"""Reads the new output of a stream, but returns only a limited number of characters: all of the
+output, or its head and tail.
 
 The result is for a reader that has room for little text, and wants to see how the output began and
 how it looks now. The omitted middle counts as read. In place of the middle, the text has a notice
@@ -209,8 +209,8 @@ async def count_lines(store: StreamStore, start: int, end: int) -> int:
 
 
 def last_lines(store: StreamStore, start: int, end: int, max_characters: int) -> str:
-    """Return the last whole lines from `start` to `end`. If the last line is too long, return only
-    its end.
+    """Return the end of the output from `start` to `end`: as many whole lines as fit. If not even
+    the last line fits, return only the end of this line.
     """
     begin = max(start, end - _GLANCE_BYTES)
     kept = store.read(begin, end - begin)

@@ -1,4 +1,4 @@
-"""Reads the head of a stream: the beginning of all its output, cut to a size.
+"""Reads the head of a stream: the beginning of its output, up to a given size.
 
 The read has steps, and other requests run between the steps.
 """
@@ -101,7 +101,7 @@ class _Gathered:
 def _grown(
     store: StreamStore, gathered: _Gathered, stop: int, *, strip: bool, final: bool
 ) -> tuple[Piece, _Gathered]:
-    """Read the next step. Return the new piece, and `gathered` extended by this piece."""
+    """Read the next step. Return the new piece, and a copy of `gathered` with this piece added."""
     piece = read_text(store, gathered.end, stop, STEP_BYTES, strip=strip, final=final)
     return piece, gathered.plus(piece)
 

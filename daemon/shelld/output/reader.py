@@ -245,7 +245,7 @@ class StreamReader:
         return read.more and read.end > self._position
 
     def has_more_after(self, read: Read, *, final: bool) -> bool:
-        """Whether there is unread output after `read`, the result of the last peek.
+        """Whether there is unread output after `read`. `read` is the result of the last peek.
 
         Without `final`, this includes output that arrived during the peek, even if it is not a
         whole unit.
@@ -327,7 +327,7 @@ class StreamReader:
     async def _size_of_lines(
         self, start: int, stop: int, room: int, *, final: bool, may_cut: bool
     ) -> int:
-        """Return how many bytes, beginning at `start`, are whole lines.
+        """Return the total size, in bytes, of the whole lines from `start` on.
 
         If output was dropped at `start`, the lines begin after the gap. Returns 0 if the first line
         has not ended, or does not fit. With `may_cut`, returns `room` if the first line does not

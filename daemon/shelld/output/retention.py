@@ -90,8 +90,8 @@ class ShellOutput:
 
     @property
     def error(self) -> str | None:
-        """If a store has dropped output because of an error, although the limits allow this output,
-        this is the name of the error, such as "ENOSPC". Otherwise, this is None.
+        """If an error has made a store drop output that the limits allow, the name of this error,
+        such as "ENOSPC". Otherwise, None.
         """
         return self._stores[0].error or self._stores[1].error
 

@@ -74,9 +74,9 @@ class Kept(NamedTuple):
 class StreamStore:
     """`written` is the number of bytes appended, which is the offset of the next byte.
 
-    The head has at most `head_limit` bytes. Callers limit the tail with `drop`. If the store has
-    dropped bytes because of an error, although the limits allow these bytes, `error` is the name of
-    the error, such as "ENOSPC". Otherwise, `error` is None.
+    The head has at most `head_limit` bytes. Callers limit the tail with `drop`. If an error has
+    made the store drop bytes that the limits allow, `error` is the name of this error, such as
+    "ENOSPC". Otherwise, `error` is None.
     """
 
     def __init__(self, head_limit: int, blocks: Blocks | None = None) -> None:
@@ -86,8 +86,8 @@ class StreamStore:
         # block, or has had no room for it.
         self._refusal: str | None = None
         self._blocks = MemoryBlocks() if blocks is None else blocks
-        # The gap between head and tail. Until bytes are dropped, the gap is an empty range at the
-        # offset at which the head will end.
+        # The gap between head and tail. Until bytes are dropped, the gap is empty, and lies where
+        # the head will end.
         self._gap_start = self._gap_end = head_limit
         # The bytes after the last full block.
         self._window = bytearray()

@@ -1,4 +1,4 @@
-"""Handles unexpected exceptions, and shortages of the system.
+"""Handles unexpected exceptions, and shortages of system resources.
 
 An unexpected exception that reached the daemon's task group would end the daemon with all its
 shells. So the daemon has boundaries, which ARCHITECTURE.md lists. At each boundary, an exception

@@ -1,4 +1,4 @@
-"""Lists the texts of errors that mean that memory is short. Imports nothing that takes time."""
+"""Lists error texts that show a shortage of memory. Imports nothing that takes time."""
 
 from __future__ import annotations
 
