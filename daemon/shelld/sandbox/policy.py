@@ -77,8 +77,9 @@ class ResolvedPolicy(Struct, frozen=True):
         return tuple(path for path in (*self.write, *shared) if not is_within(path, denied))
 
     def is_private(self, path: str) -> bool:
-        """Return whether a path in the sandbox is not the same path of the machine, because it is
-        below a directory that every sandbox has for itself.
+        """Return whether a path leads to different files in the sandbox and outside of it. This is
+        so below the directories that every sandbox has for itself, except in `directory` and
+        `write`.
         """
         private = (*_ALWAYS_PRIVATE, *(TEMPORARY if self.tmp == "private" else ()))
         is_below = path not in private and is_within(path, private)

@@ -242,8 +242,8 @@ class _Builder:
 def shown_sockets(
     policy: ResolvedPolicy, hidden: Iterable[str], shown: Iterable[str], paths: Iterable[str]
 ) -> Iterator[str]:
-    """Yield the sockets of the machine that a sandbox would show although the policy does not allow
-    them. Raises OSError.
+    """The policy does not allow some sockets of the machine, but a sandbox would show them. Yield
+    these sockets. Raises OSError.
 
     `hidden`: the directories that are private in the sandbox, such as /tmp. `shown`: the
     directories of the machine that stay visible inside private directories. `paths`: the paths that

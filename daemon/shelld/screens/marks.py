@@ -109,7 +109,9 @@ class Marks:
 
 
 def _pattern(characters: set[str]) -> str:
-    """Return a pattern that matches the stand-ins and the marks in `characters`; "" for none."""
+    """Some of these characters may be stand-ins or marks. Return a pattern that matches them, or ""
+    if there are none.
+    """
     marks = "".join(sorted(filter(is_mark, characters)))
     reserved = "".join(sorted(filter(_is_stand_in, characters)))
     patterns = [rf"[^{_CONTROLS}{marks}][{marks}]+|[{marks}]+"] if marks else []

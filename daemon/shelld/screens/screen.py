@@ -105,7 +105,7 @@ class Screen:
         self.is_in_use = False
         # The number of followers that report the changes of the screen to a client.
         self.followers = 0
-        # This semaphore limits the number of captures at once.
+        # This semaphore limits how many captures can run at the same time.
         self._captures = captures
         self._make_room = make_room
         self._pool = pool
@@ -121,10 +121,10 @@ class Screen:
         self._scrollback = 0
         # The version of the screen at the last capture.
         self._version = 0
-        # Output before this offset is not shown, because two processes have ended while they showed
-        # the output just before it.
+        # Output before this offset is skipped. Two processes have ended while they showed the last
+        # step of this output.
         self._start = 0
-        # The offset and the kind of the step at which the last process was lost.
+        # The step at which the last process was lost: the offset and the kind of this step.
         self._lost_at = -1, b""
 
     @property
@@ -155,8 +155,8 @@ class Screen:
     ) -> View:
         """Return the screen after all output so far.
 
-        When anyio.current_time() has passed `cut_at`, the capture stops as soon as the output up to
-        the offset `least` is shown. In that case, the result is an earlier state of the screen.
+        After the time `cut_at` (anyio.current_time()), the capture stops once it has shown the
+        output up to the offset `least`. In that case, the result is an earlier state of the screen.
 
         Raises `RpcError` (unavailable, resource_exhausted).
         """
@@ -168,7 +168,7 @@ class Screen:
             return view
 
     async def answer_questions(self) -> None:
-        """Answer all or some of the questions in which the program has asked where the cursor is.
+        """Answer some or all of the program's questions about the position of the cursor.
 
         If this raises `RpcError`, these questions get no answer.
         """
@@ -183,8 +183,8 @@ class Screen:
     @contextlib.asynccontextmanager
     async def _use(self) -> AsyncGenerator[None]:
         """Reserve the helper process while the `with` block runs."""
-        # Acquire the lock first. Otherwise, captures that only wait for this screen would use up
-        # the limit on the number of captures at once.
+        # Acquire the lock first. Otherwise, captures that only wait for this screen would count as
+        # running.
         async with self._lock, self._captures:
             self.is_in_use = True
             self.used_at = time.monotonic()

@@ -28,9 +28,9 @@ class Unseen(NamedTuple):
 
 
 def unseen(data: bytes, rows: int, scrollback: int) -> Unseen | None:
-    """Return the range of the output that nobody can see, because it scrolls off the screen, and
-    then off the `scrollback` lines. Return None if there is no such output, or if searching for
-    such output would save no time.
+    """Return the range of the output that nobody can see. This output first scrolls off the screen,
+    and later out of the scrollback of `scrollback` lines. Return None if there is no such output,
+    or if searching for such output would save no time.
 
     The result is right only if all lines of the screen scroll, and if the output before `data` does
     not end within an escape sequence.

@@ -1,4 +1,4 @@
 """The JSON-RPC server.
 
-It owns the streams and starts a task for each request, which gets one answer.
+It owns the streams, and starts a task for each request. Each request gets at most one answer.
 """

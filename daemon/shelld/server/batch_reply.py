@@ -18,8 +18,8 @@ from shelld_protocol.jsonrpc import NULL_ID, encode_batch, encode_error
 # answers.
 MAX_BATCH_BYTES: Final = 64 * 1024 * 1024
 
-# A function that delivers an answer, or None for "no answer". If the function raises, it has
-# written nothing.
+# A function that delivers an answer. If the argument is None, there is no answer. If the function
+# raises, it has written nothing.
 Deliver = Callable[[bytes | None], None]
 
 
@@ -43,7 +43,7 @@ class BatchReply:
         return self._bytes < MAX_BATCH_BYTES
 
     def take(self, position: int, reply: bytes | None) -> None:
-        """Take the answer to the member at `position`."""
+        """Accept the answer for the member at `position`."""
         self._replies[position] = reply
         self._bytes += len(reply or b"")
         while len(self._replies) == len(self._ids):

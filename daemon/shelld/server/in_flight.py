@@ -21,8 +21,8 @@ from shelld.methods.context import RequestContext
 from shelld.server.batch_reply import Deliver
 from shelld_protocol.jsonrpc import NULL_ID, IdKey, Request, id_key
 
-# The maximum number of requests that wait while `--max-in-flight` others run, and the maximum total
-# size of their params.
+# If `--max-in-flight` requests run, further requests wait. These are the maximum number of waiting
+# requests, and the maximum total size of their params.
 MAX_WAITING: Final = 20_000
 MAX_WAITING_BYTES: Final = 16 * 1024 * 1024
 

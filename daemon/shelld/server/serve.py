@@ -70,7 +70,7 @@ logger = Log("shelld.serve")
 # With more unread answers than this, the server reads no more requests.
 MAX_BACKLOG_BYTES: Final = 8 * 1024 * 1024
 
-# Other tasks can run after this number of messages and batch members has started.
+# After the server has started this many messages and batch members, other tasks can run.
 MAX_STARTED_IN_A_ROW: Final = 256
 
 # `Server.drain` waits in steps of this length.
@@ -209,8 +209,8 @@ class Server:
             _retry(partial(self._refuse, event, answer))
 
     def _kept_part(self, event: bytes | FrameError) -> bytes | FrameError:
-        """Return the bytes that `frames` has kept of a message that it refused. Call this before
-        the next message is framed.
+        """If `frames` has refused a message, return the part of the message that `frames` has kept.
+        Otherwise, return `event`. Call this before the next message is framed.
         """
         is_refused = event in (FrameError.NO_MEMORY, FrameError.NO_HEADER)
         return self._frames.refused_head if is_refused else event

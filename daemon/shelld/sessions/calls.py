@@ -107,7 +107,9 @@ def functions_again(changes: Changes, state: ShellState) -> bytes:
 
 
 def telling_lines_of_call(changes: Changes | None) -> bytes:
-    """Return the lines that turn on the options in BASHOPTS that make the guard find more."""
+    """Some options in BASHOPTS make the guard find more. Return the lines that turn on these
+    options.
+    """
     return telling_lines(_listed(changes or {}, "BASHOPTS"))
 
 

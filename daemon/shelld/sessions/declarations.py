@@ -48,8 +48,8 @@ class Declaration(Struct, frozen=True):
 
     `value` is quoted as bash has printed it; None if the variable has no value. `is_own`: the
     variable describes one process of bash, or every bash sets it, see `OWN_VARIABLES`. `exported`:
-    the value in the environment, or None if the variable is not exported, is an array or has no
-    value. `line`: the line that restores the variable.
+    the value in the environment. It is None if the variable is not exported, if it is an array, or
+    if it has no value. `line`: the line that restores the variable.
     """
 
     name: bytes

@@ -1,11 +1,11 @@
 """Makes the lines that change a bash from one state to another. Pure.
 
 Bash runs these lines after the script of the first state. Bash is then in the same state as a new
-bash that has run the script of the second state. The lines change variables and the directory. If
-the first state has none of the following parts, as in a new session, the lines can also set these
-parts: aliases, options of `shopt`, the umask, the directory stack, and functions that are not in
-the environment. If anything else differs, such as a readonly variable of the first state, there are
-no lines.
+bash that has run the script of the second state. The lines change variables and the directory. They
+can also set aliases, options of `shopt`, the umask, the directory stack, and functions that are not
+in the environment. But this is possible only if the first state has none of these parts, as in a
+new session. If anything else differs, such as a readonly variable of the first state, there are no
+lines.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ def _value(state: ShellState, name: bytes) -> _Value:
 
 
 def _differ_in_value_only(name: bytes, old: _Value, new: _Value) -> bool:
-    """Return whether both values are strings, and both or neither are exported."""
+    """Return whether both values are strings, and are exported in both states or in neither."""
     if old[1] is None or new[1] is None:
         return old[1] is new[1] and new[0] is not None
     assignment = name + b"="

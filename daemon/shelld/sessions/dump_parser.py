@@ -52,7 +52,7 @@ _ALIASES: Final = re.compile(rb"(?>(?:%s)*)" % _ALIAS.pattern)
 
 _UNKNOWN: Final = OptionNames()
 
-# The number of dumps whose settings the cache keeps.
+# The cache keeps the settings of at most this many dumps.
 _MAX_CACHED: Final = 32
 # If a dump is longer than this, its settings are not cached.
 _MAX_CACHED_BYTES: Final = 64 * 1024

@@ -239,7 +239,7 @@ def waiting_prelude(
     descriptor is `descriptor` + 1. Bash reads the pipe to its end before it runs any of the last
     lines. `last_word` becomes the command's first ``$_``.
 
-    Without its last lines, bash would run its command in the wrong state. So the prelude first
+    Without the last lines, bash would run the command in the wrong state. So the prelude first
     closes `descriptor`, because bash needs a free descriptor to open the pipe. If bash still cannot
     open the pipe, it exits.
     """

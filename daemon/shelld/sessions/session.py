@@ -199,8 +199,8 @@ class Session:
         return not self.inherits_cwd and self._mounts.may_hang(self._state.cwd)
 
     def directory_failed(self, directory: str) -> None:
-        """Record that no command could start in `directory`, in the session's own sandbox if it has
-        one.
+        """Record that no command could start in `directory`. If the session has its own sandbox,
+        this is a directory in the sandbox.
 
         If `directory` is remote, this failure shows that its file system answers. So system calls
         on `directory` no longer block.

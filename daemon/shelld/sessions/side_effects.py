@@ -166,8 +166,8 @@ class _Reader:
     def _may_assign(self, name: bytes, *, is_number: bool = False) -> bool:
         """Record that a variable may change.
 
-        Return False if the session's variable is an array or an integer, or has any other attribute
-        except export.
+        Return False if the session's variable has an attribute other than export. For example, the
+        variable is an array or an integer.
 
         `is_number`: whether the new value of the variable is a number.
         """

@@ -118,7 +118,9 @@ class ShellState(Struct, frozen=True):
         return len(self.script) + in_env + functions
 
     def without(self, names: frozenset[bytes]) -> ShellState:
-        """Return this state, without the lines of the script for the variables in `names`."""
+        """Return a copy of this state. The script of the copy has no lines for the variables in
+        `names`.
+        """
         kept = {name: line for name, line in self.declarations.items() if name not in names}
         return replace(self, declarations=kept)
 
