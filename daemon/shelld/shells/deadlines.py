@@ -24,8 +24,8 @@ START_TIMEOUT_S: Final = 15.0
 # the grace. A runner reports survivors half a second earlier.
 KILL_TIMEOUT_S: Final = KILL_DEADLINE_MS / 1000 + 0.5
 
-# When a manager ends, or a supervisor is cancelled, it waits at most this long for its kills. After
-# that, the runners finish the kills without the daemon.
+# A manager that ends waits at most this long for its kills, and so does a supervisor that is
+# cancelled. After that, the runners finish the kills without the daemon.
 LAST_KILL_S: Final = 0.3
 
 
@@ -62,8 +62,8 @@ class Deadlines:
             del self._due[name]
 
     def passed(self) -> tuple[Event, float] | None:
-        """Return a deadline that has passed and the seconds since then; None if no deadline has
-        passed.
+        """Return a deadline that has passed, and how many seconds ago it has passed. Return None if
+        no deadline has passed.
         """
         now = self._clock()
         for name, moment in self._due.items():

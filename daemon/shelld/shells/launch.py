@@ -114,8 +114,8 @@ class Launch:
     must start. `files` are the files to which commands write their states, if bash starts in a
     sandbox.
 
-    The read ends never block. The supervisor owns them after `hand_over`. The constructor raises
-    OSError if a resource is short.
+    A read from `stdout` or `stderr` never blocks. The supervisor owns these descriptors after
+    `hand_over`. The constructor raises OSError if a resource is short.
     """
 
     # Whether bash is a spare shell that still waits for a command.
@@ -361,8 +361,8 @@ class CommandLaunch(Launch):
         is_for_bash = "BASH_ENV" in (request.env or {}) or b"BASH_ENV" in base.env
         startup_file = self._env.get(b"BASH_ENV", b"") if is_for_bash else b""
         recording = b""
-        # In a sandbox, the path of the call may lead elsewhere than outside. So only bash can tell
-        # in which directory it has started.
+        # In a sandbox, the path of the call may lead to another directory than outside of the
+        # sandbox. So only bash can tell in which directory it has started.
         reports_directory = request.cwd is not None and self._session.sandbox is not None
         has_report = bool(changes or startup_file) or reports_directory
         # A startup file may define functions with the names of commands, so the command may change

@@ -14,7 +14,8 @@ _DEFAULT: Final = Options()
 
 
 class ManagerOptions(Struct, frozen=True):
-    """Limits of a manager, and the `bash` and the environment (`env`) of its commands.
+    """The limits of a manager, the bash that runs its commands (`bash`), and their environment
+    (`env`).
 
     Sizes are in bytes. `limits` applies to each session, and to each command without a session.
     `sandbox` is the sandbox policy for these sessions and commands.

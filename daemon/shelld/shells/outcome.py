@@ -18,8 +18,8 @@ from shelld_protocol.structs import EndReason, Unkept
 
 logger = Log("shelld.shells")
 
-# The return codes of bash after the kernel has killed a process of the command because memory is
-# short. The code is -SIGKILL if the kernel has killed bash itself. If the kernel has killed the
+# If memory is short, and the kernel kills a process of the command, bash may end with one of these
+# codes. If the kernel has killed bash itself, the code is -SIGKILL. If the kernel has killed the
 # last process that bash waited for, bash exits with 128 + SIGKILL.
 _SIGKILLED: Final = (-signal.SIGKILL, 128 + signal.SIGKILL)
 

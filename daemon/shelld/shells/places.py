@@ -30,7 +30,7 @@ class Place(NamedTuple):
     sandbox: Sandbox | None = None
 
     def show(self, shell: Shell) -> None:
-        """This place enforces some parts of the sandbox policy. Record these parts in `shell`."""
+        """Record in `shell` which parts of the sandbox policy this place enforces."""
         shell.sandbox = None if self.sandbox is None else self.sandbox.policy.enforced
 
 

@@ -137,7 +137,7 @@ class Shell:
     # Which parts of the policy the sandbox enforces; None for a command without a sandbox.
     sandbox: EnforcedSandbox | None = field(default=None, init=False)
     denials: Denials = field(default_factory=Denials, init=False)
-    # If bash could not be started, the errno and the step that has failed.
+    # The errno and the failed step if bash could not be started; otherwise None.
     failure: tuple[int, str] | None = field(default=None, init=False)
     # Whether the call that started the command was answered before the command ended.
     released: bool = field(default=False, init=False)

@@ -6,8 +6,8 @@ supervises the command.
 
 If the session has changed since the start, bash first reads lines that make the same changes. A
 spare shell that has restored the state of a new session can serve any session that was not
-configured. Any other spare shell serves its own session only: a command can read the environment
-with which its bash has started, and must not read the environment of another session.
+configured. Any other spare shell serves only its own session. Its bash has started with the
+environment of this session, and a command of another session could read that environment.
 
 A spare shell is ``bash -c PLACEHOLDER``. The last line of its startup file reads from a pipe until
 the end of file, and so makes bash wait. Bash keeps a pointer to its argument, and reads the
@@ -81,8 +81,9 @@ def arguments_address(stat: bytes) -> int | None:
 def has_signals(status: bytes) -> bool:
     """Whether /proc/PID/status of a process shows pending signals that can end the process.
 
-    For most of these signals the kernel makes SIGKILL pending for each thread. Signals that write a
-    core file stay pending for the process. So this function checks both the thread and the process.
+    For most of these signals, the kernel makes SIGKILL pending for each thread. Signals that write
+    a core file stay pending for the process. So this function checks both the thread and the
+    process.
     """
     found = _PENDING.search(status)
     pending = 0 if found is None else int(found[1], 16) | int(found[2], 16)

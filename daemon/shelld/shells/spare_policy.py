@@ -48,8 +48,8 @@ class SparePolicy(Struct, eq=False):
     # command could use them.
     min_age_s: float = 15.0
     # A command follows *at once* if it starts soon after the previous command of its session. The
-    # pause must be shorter than this number, multiplied by the time of the fastest start of a spare
-    # shell. If a command follows at once, `in_a_row` spare shells of the session start while the
+    # limit on this pause is the time of the fastest start of a spare shell, multiplied by this
+    # number. If a command follows at once, `in_a_row` spare shells of the session start while the
     # command runs. Otherwise, no spare shell starts while a command runs.
     starts_between: float = 10
     in_a_row: int = 2
@@ -65,10 +65,10 @@ class SparePolicy(Struct, eq=False):
     def command_is_over(self, name: str | None) -> bool:
         """Record that a command has ended. Return whether its session gets spare shells of its own.
 
-        A session gets its own spare shells if its previous command ended recently: since then,
-        commands of fewer than `limit` other sessions have ended. If more than `limit` sessions run
-        commands in turn, each session's spare shell would end before the session's next command, to
-        make room for another session.
+        A session gets its own spare shells if its previous command ended recently. *Recently* means
+        that commands of fewer than `limit` other sessions have ended since then. If more than
+        `limit` sessions run commands in turn, each session's spare shell would end before the
+        session's next command, to make room for another session.
         """
         recent = itertools.islice(reversed(self._used_at), self.limit)
         is_frequent = name in recent

@@ -105,7 +105,8 @@ class Spares:
         return sum(1 for _ in itertools.islice(running, most)) == most
 
     def _provide(self, session: Session, count: int) -> None:
-        """Start spare shells until `count` wait for a session, as far as the policy allows.
+        """Start spare shells for a session, until `count` of them wait. Start fewer if the policy
+        does not allow more.
 
         A spare shell in the state of a new session may serve any session that was not configured
         and has no limits.
@@ -153,8 +154,8 @@ class Spares:
             return None
 
         def rank(spare: Spare) -> tuple[bool, int]:
-            # Prefer a spare shell that is ready, and then the one whose state needs the shortest
-            # lines to become the session's state.
+            # First, prefer a spare shell that is ready. Second, prefer the spare shell that needs
+            # the shortest lines to reach the session's state.
             return not spare.launch.is_ready, len(session.lines_from(spare.launch.state) or b"")
 
         spare = min(suitable, key=rank)

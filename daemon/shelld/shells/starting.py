@@ -23,8 +23,8 @@ async def wait_for_start(shell: Shell) -> None:
 
 
 def check_started(shell: Shell) -> None:
-    """Raise `RpcError` if a command never ran, because it could not be started, or because somebody
-    killed it before.
+    """Raise `RpcError` if a command never ran. Either it could not be started, or somebody killed
+    it before its start.
 
     If the runner was lost before it reported the pid, the command may have run, so it counts as
     started.

@@ -15,9 +15,10 @@ import msgspec
 from shelld_protocol.about import PROTOCOL
 from shelld_protocol.errors import RpcError, unavailable
 
-# How many bytes of other text may come before the target's first answer.
+# A target may write other text before its first answer, for example at a login. The daemon accepts
+# at most this many bytes of such text.
 MAX_BANNER_BYTES: Final = 64 * 1024
-# An error quotes at most this many bytes of other text that has arrived.
+# An error quotes at most this many bytes of such text and of the target's standard error.
 QUOTED_BYTES: Final = 4_096
 
 

@@ -62,7 +62,7 @@ CANCEL_S: Final = 3.0
 # How long to wait for a target to end after it was asked to. A target takes up to 5 s to end.
 END_S: Final = 6.0
 
-# While more bytes than this wait to be read by the client, the link reads nothing from the target.
+# While the client's backlog is larger than this, the link reads nothing from the target.
 MAX_UNREAD_BYTES: Final = 1024 * 1024
 
 _READ_BYTES: Final = 256 * 1024

@@ -1,9 +1,9 @@
 """Adds a target's name to the ids in messages from the target, and removes the name from ids in
 messages to the target. Pure.
 
-No message is decoded as a whole. The functions split the members of an object, and change only the
-members that hold ids, as JSON text. So a target may send members and values that this daemon does
-not know.
+No message is decoded as a whole. The functions split an object into its members, and each member
+stays JSON text. They change only the members that hold ids. So a target may send members and values
+that this daemon does not know.
 """
 
 from __future__ import annotations
@@ -167,7 +167,8 @@ def name_ids(members: Members, target: str, names: tuple[str, ...] = _IDS) -> No
         if name in ("bash_id", "shell_id"):
             members["message"] = as_raw(message.replace(old, f"{target}:{old}"))
         elif name == "target":
-            # Only the first one, because the message may end with the text of another program.
+            # Change only the first match, because the message may end with the text of another
+            # program.
             named = re.compile(rf"(?<=\b[Tt]arget )(?={re.escape(old)} )")
             members["message"] = as_raw(named.sub(f"{target}:", message, count=1))
 

@@ -49,13 +49,13 @@ class Outgoing:
         self._loop = asyncio.get_running_loop()
         # The part of each message that was not sent yet, with the message's call.
         self._unsent: deque[tuple[memoryview, Call | None]] = deque()
-        # Whether the event loop calls `_write` when the target can take more, and the timer that
-        # calls `_write` after a pause.
+        # Whether the event loop calls `_write` when the target can take more.
         self._is_writing = False
+        # The timer that calls `_write` after a pause.
         self._next_attempt: asyncio.TimerHandle | None = None
-        # The number of unsent bytes, and the time (of the event loop) at which the target last took
-        # bytes.
+        # The number of unsent bytes.
         self.backlog = 0
+        # The time (of the event loop) at which the target last took bytes.
         self.sent_at = self._loop.time()
 
     def put(self, data: bytes, call: Call | None = None) -> None:

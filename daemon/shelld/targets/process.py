@@ -31,9 +31,8 @@ class TargetProcess:
     """Owns the process, and the daemon's ends of its standard streams, until `close`.
 
     `connection` is the daemon's end of the process's standard input and output. `errors` is the
-    descriptor from which the daemon reads the process's standard error. Reads and writes on
-    `connection` and `errors` never block. Raises OSError, and `RpcError` (spawn_failed) for a
-    program that does not exist.
+    descriptor from which the daemon reads the process's standard error. The descriptors are in
+    non-blocking mode. Raises OSError, or `RpcError` (spawn_failed) if the program does not exist.
     """
 
     def __init__(self, pool: RunnerPool, argv: Sequence[str]) -> None:

@@ -3,8 +3,8 @@
 Owns the numbers of the requests, and the requests that wait for the target's greeting. Never waits
 for the target, and never reads its answers.
 
-Invariant: if the target would refuse a request without naming the request's id, the request is not
-sent.
+Invariant: a request that is too large for the target is not sent. The target's error would not
+contain the id of the request.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Requests:
     def _check_size(self, message: bytes) -> None:
         """Raise an error for a message that is too large.
 
-        The target would refuse such a message without naming its id.
+        If such a message were sent, the target's error would not contain the id of the message.
         """
         if self._max_message_bytes is not None and len(message) > self._max_message_bytes:
             raise message_too_large(self._max_message_bytes)

@@ -35,8 +35,9 @@ MAX_SESSIONS: Final = 10_000
 Attend = Callable[[Callable[[], Awaitable[None]]], None]
 
 
-# The name of a session, and the name of the target's target that has it, as in `a` or `a:b`. The
-# second name is empty if the target itself has the session.
+# The name of a session at a target, and the name of a further target. If the target itself has the
+# session, the second name is empty. Otherwise, the session is at the further target, behind the
+# first one. The second name is then `a` or `a:b`, for example.
 Place = tuple[str, str]
 
 
@@ -108,8 +109,8 @@ class _RemoteSession:
 
     `last_use` is the number of the latest request that used the session. `creators` are the numbers
     of the requests in flight that may create the session. It is empty once the session may exist.
-    `further` names the target's target that has the session, as in `a` or `a:b`. It is empty if the
-    target itself has the session.
+    If `target` itself has the session, `further` is empty. Otherwise, the session is at a target
+    behind `target`, and `further` is the name of that target, such as `a` or `a:b`.
     """
 
     __slots__ = ("creators", "further", "last_use", "target")
@@ -189,8 +190,8 @@ class Targets:
     # -- sessions ---------------------------------------------------------------------------
 
     def place_of(self, session: str) -> tuple[str, str] | None:
-        """Return the names of the session's target and of that target's target, as in
-        `_RemoteSession`; None if the session is at this daemon or new.
+        """Return two names, as in `_RemoteSession`: the session's target, and the further target
+        behind it. Return None if the session is new, or at this daemon.
         """
         found = self._sessions.get(session)
         return None if found is None else (found.target, found.further)
@@ -222,11 +223,12 @@ class Targets:
         """Record that a request uses a session at a target, and return the number of this use.
         When the request has ended, the caller must pass the number to `settle`.
 
-        `further` names the target's target that the request names, if there is one.
+        If the request also names a target behind `target`, `further` is that name. Otherwise,
+        `further` is empty.
 
         Return None for the default session, because it is here and at each target. Raises
-        `RpcError`: invalid_params if the session is at this daemon or at another target, or
-        resource_exhausted.
+        `RpcError`: resource_exhausted, or invalid_params if the session is at this daemon or at
+        another target.
         """
         if session == DEFAULT_SESSION:
             return None
@@ -260,7 +262,9 @@ class Targets:
             del self._sessions[session]
 
     def forget_further(self, target: Target, further: str) -> None:
-        """Forget the sessions of a removed target of a target, and their settings."""
+        """`target` has removed its own target `further`. Forget the sessions there, and their
+        settings.
+        """
         self._sessions = {
             name: session
             for name, session in self._sessions.items()
@@ -280,7 +284,7 @@ def _path(target: str, further: str) -> str:
 
 
 def _is_within(name: str, further: str) -> bool:
-    """Return whether `name` is the target `further`, or a target of it."""
+    """Return whether `name` is `further`, or a target behind `further`."""
     return f"{name}:".startswith(f"{further}:")
 
 
