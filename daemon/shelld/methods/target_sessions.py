@@ -29,9 +29,9 @@ _USING: Final = frozenset({"bash", "configure_session"})
 
 
 def place_in(members: Members) -> Place | None:
-    """Return two names from a request to a target: the session, and a target of that target. The
-    second name is empty if the request is for the target itself. Return None if the session is not
-    a name.
+    """Return two names from a request to a target: the session, and a further target behind that
+    target. If the target itself must answer, the second name is empty. If the session is not a
+    name, return None.
     """
     session = text_of(members.get("session", as_raw(DEFAULT_SESSION)))
     return None if session is None else (session, text_of(members.get("target")) or "")

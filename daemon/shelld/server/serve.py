@@ -209,8 +209,9 @@ class Server:
             _retry(partial(self._refuse, event, answer))
 
     def _kept_part(self, event: bytes | FrameError) -> bytes | FrameError:
-        """If `frames` has refused a message, return the part of the message that `frames` has kept.
-        Otherwise, return `event`. Call this before the next message is framed.
+        """If `event` is NO_MEMORY or NO_HEADER, `frames` has kept the beginning of the message.
+        Return this beginning. Otherwise, return `event`. Call this before the next message is
+        framed.
         """
         is_refused = event in (FrameError.NO_MEMORY, FrameError.NO_HEADER)
         return self._frames.refused_head if is_refused else event

@@ -24,7 +24,7 @@ _CIRCLED: Final = (
 
 
 def is_mark(character: str) -> bool:
-    """Return whether a character has no width, so that it is a part of the character before it."""
+    """Return whether a character has no width. Such a character belongs to the one before it."""
     # Below U+0300, only the soft hyphen is a format character, and it has a width.
     if character < "\u0300" or character in _SHOWN:
         return False

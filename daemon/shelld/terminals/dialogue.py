@@ -52,8 +52,8 @@ class Dialogue:
     def feed(self, output: memoryview) -> list[tuple[bytes | None, int]]:
         """Process the next part of the output. Return the answers to the queries in this part.
 
-        Each answer is paired with the offset in `output` at which its query ends. None stands for
-        the `position_report` of the cursor at that offset.
+        Each answer is paired with the offset in `output` at which its query ends. If the answer is
+        None, the caller must send the `position_report` of the cursor at that offset.
         """
         answers: list[tuple[bytes | None, int]] = []
         if not self._unfinished and b"\x1b" not in bytes(output):

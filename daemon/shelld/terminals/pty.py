@@ -241,8 +241,8 @@ def unread_bytes(master: int) -> int:
 
 
 def left_bytes(master: int) -> int | None:
-    """Return the number of bytes in a terminal if its program cannot read them yet. Return None if
-    the program could read any bytes. Raises OSError.
+    """If the program could read any bytes from a terminal now, return None. Otherwise, return the
+    number of bytes in the terminal. Raises OSError.
 
     The number does not include the line that is being typed. If the result is a number, all bytes
     written to the master have passed through the modes and the line editor.

@@ -35,7 +35,7 @@ class _Line:
         self.joins_kills = False
 
     def _last(self) -> int:
-        """Return the index at which the last character before the cursor begins. Combining marks
+        """Return the index of the start of the last character before the cursor. Combining marks
         belong to the character before them.
         """
         place = len(self.before) - 1

@@ -56,16 +56,16 @@ class TypedLine(NamedTuple):
     which a line may begin, because a program may have read the bytes before the offset.
     `is_collected`: False if a program other than a shell may have read a part of `keys`. `script`:
     the lines before this line, if they are the beginning of a shell command that is not complete
-    yet. `edited_script`: the same lines after the terminal's own line editing.
+    yet. `edited_script`: the same lines, as the terminal's own line editor passes them on.
 
     `kernel_line`: the line as the kernel's line editor holds it. `was_in_line_mode`: whether the
     terminal collected lines when input was last typed. `has_secret`: whether a part of the line, or
     of the lines before it, was typed as a secret.
 
     `dropped`: if an interrupt came right before this line, the text that this interrupt has
-    dropped; otherwise None. `kept_scripts`: incomplete shell commands that this line may continue,
-    if readline has kept the text that an interrupt dropped, or if a part of this line seemed to be
-    passed on already.
+    dropped; otherwise None. `kept_scripts`: incomplete shell commands that this line may continue.
+    There are such commands if readline has kept the text that an interrupt dropped, or if a part of
+    this line seems to have been passed on already.
     """
 
     keys: bytes = b""
@@ -88,7 +88,7 @@ class TypedLine(NamedTuple):
         return bool(self.keys or scripts or line.passed or line.text or dropped)
 
     def followed_by(self, answer: bytes) -> TypedLine:
-        """Return the line that results when the terminal adds an answer to the keys."""
+        """Return the line that results when the terminal appends an answer to the keys."""
         keys = (self.keys + answer)[-MAX_KEPT:]
         dropped = len(self.keys) + len(answer) - len(keys)
         starts = tuple(each - dropped for each in self.starts if each >= dropped)
@@ -219,11 +219,11 @@ def last_line(before: bytes, data: bytes) -> bytes | None:
 def readings(line: bytes) -> Iterator[str]:
     """Yield the texts that a shell may read if this line is typed, the likeliest text first.
 
-    First come the line after readline's editing, the line without its keys, and each part between
-    two keys. Each part is a possible line. A key may have dropped the text before it, may have done
-    nothing, or may have left its own last bytes in the line. Then comes the line after the editing
-    of the kernel's line editor. The shell may read this line if it has another terminal, which gets
-    its input from ours. Only the first text may be empty.
+    First come the lines that readline may pass on: the line as readline edits it, the line without
+    its keys, and each part between two keys. A key may have dropped the text before it, may have
+    done nothing, or may have left its own last bytes in the line. Then come the lines that the
+    kernel's line editor may pass on. The shell may read such a line if the shell has another
+    terminal, which gets its input from ours. Only the first text may be empty.
     """
     line = line.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     shown = line.decode("utf-8", "replace")
@@ -268,7 +268,7 @@ def _with_fewer_quotes(shown: str) -> Iterator[list[str]]:
 
 
 def _with_ends_of_keys(shown: str) -> Iterator[list[str]]:
-    """Reduce each key that readline may not know to its last bytes, and yield the pieces of the
+    """Remove the first bytes of each key that readline may not know. Yield the pieces of the
     resulting line. If there are no such keys, yield nothing.
 
     If readline does not know a key, it drops the first bytes of the key, and treats the other bytes

@@ -8,7 +8,7 @@ from shelld.methods.context import RequestContext
 from shelld.tools.names import listed
 from shelld_protocol.errors import ErrorKind, RpcError
 
-# A model can recognise a command by this number of its first characters.
+# A model can recognise a command by its beginning. This many characters are enough.
 _COMMAND_CHARACTERS: Final = 60
 
 _PROBLEMS_WITH_CWD: Final = {

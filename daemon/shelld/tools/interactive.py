@@ -142,7 +142,7 @@ class BashInputTool(_TerminalTool):
 
 
 async def _wait_until_quiet(shell: Shell, before: int, seconds: float) -> None:
-    """Wait for output, and then until no output has arrived for `QUIET_MS`.
+    """Wait for output. Then wait until no more output has arrived for `QUIET_MS`.
 
     `before`: the number of bytes that were written before the wait.
     """

@@ -137,7 +137,7 @@ def basis_of_ports(shell: Shell) -> object | None:
                     return None
         return frozenset(sockets.listening("/proc/self")), tuple(found)
     except OSError:
-        # A process has just ended, for example, or belongs to another user.
+        # For example, a process has just ended, or it belongs to another user.
         return None
 
 

@@ -31,7 +31,7 @@ _LEAST_S: Final = 2.0
 # many in each direction. Only hostile output has more such strings. A search through all of them
 # would hold up other requests.
 _STRINGS: Final = 100
-# The beginning of an OSC string, which BEL also ends.
+# The beginning of an OSC string. ESC ends every control string, but BEL ends only an OSC string.
 _OSC: Final = b"\x1b]"
 
 

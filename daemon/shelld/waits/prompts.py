@@ -25,12 +25,12 @@ _DELIVERY_S: Final = 0.05
 # If a program waits for more than input, it counts as waiting for the user only after this many
 # milliseconds without output. Until then, it may be waiting for an answer from its terminal.
 _TIMER_MS: Final = 100
-# Checks of a shell in quick succession count as one. If the pause before a check is at most this
-# multiple of the earlier check's cost, the cost of the earlier check is added to the new one. Many
+# Checks of a shell in quick succession count as one: each check adds the cost of the earlier check
+# to its own cost. The pause between such checks is at most this many times the earlier cost. Many
 # waits may end at the same time, and even cheap checks would together hold up other requests.
 _SUCCESSION: Final = 2
 # A check that costs more than this is expensive. Later calls of `run_state_of` reuse its result for
-# a limited time: `_REUSED` times the cost, but at most `_LONGEST_REUSE_S`.
+# a limited time. This time is the cost multiplied by `_REUSED`, and at most `_LONGEST_REUSE_S`.
 _EXPENSIVE_S: Final = 0.002
 _REUSED: Final = 10
 _LONGEST_REUSE_S: Final = 0.2
@@ -130,8 +130,8 @@ def run_state_of(shell: Shell, seen: SeenPrompt | None = None) -> RunState:
 
     `seen` is a prompt from an earlier check. A program may wake up only for a moment. So if no
     output or input has come since the earlier check, the state has this prompt, even if the program
-    does not wait now. If the program also waits for something other than input, this holds only for
-    `_TIMER_MS`.
+    does not wait now. If the program also waits for something other than input, the state keeps
+    this prompt for at most `_TIMER_MS`.
 
     This function checks at once, not in turn with other checks. So if a check is expensive, later
     calls share its result.
@@ -268,7 +268,7 @@ async def wait_for_prompt(shell: Shell, give_up_at: float, pauses: Pauses) -> Pr
 
     `give_up_at` is a time of the event loop's clock. If this time has passed, check once.
     """
-    # Since when the command has been writing without a pause; None while it is silent.
+    # The time from which the command has been writing without a pause; None while it is silent.
     flows_from: float | None = anyio.current_time()
     while takes_input(shell):
         if (now := anyio.current_time()) >= give_up_at:

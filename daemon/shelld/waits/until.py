@@ -55,8 +55,8 @@ class PreparedWait:
 
     @property
     def is_for_reading(self) -> bool:
-        """Whether a read can carry out this wait. A read can wait for output and for the end of the
-        command.
+        """Whether a read can wait for this condition. A read can wait for output and for the end of
+        the command.
         """
         return self._params.until in {"output", "exit"}
 
