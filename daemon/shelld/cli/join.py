@@ -45,7 +45,7 @@ DIED: Final = 6
 # How long to wait for the answer of a daemon. The daemon may first have to drop another client,
 # which can take ten seconds.
 ANSWER_S: Final = 20.0
-# How often to try again if the daemon ends before it answers.
+# How many times to try again if the daemon ends before it answers.
 MAX_TRIES: Final = 20
 PAUSE_S: Final = 0.05
 

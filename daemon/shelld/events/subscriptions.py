@@ -123,8 +123,7 @@ class Subscriptions:
         return found
 
     def _has_expired(self, subscription: Subscription) -> bool:
-        """Return whether a subscription covers only one shell and this shell is no longer retained.
-        """
+        """Return True if a subscription covers one shell only, and it is no longer retained."""
         if not subscription.options.bash_id:
             return False
         try:

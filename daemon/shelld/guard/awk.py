@@ -137,8 +137,7 @@ _PART: Final = re.compile(rf"{_STRING}|[(),>|]", re.S)
 
 
 def _ends_of(text: str, start: int, ends: str) -> Iterator[int]:
-    """Skip strings and parentheses. In the rest, yield the position of each character from `ends`.
-    """
+    """Skip strings and parentheses. Elsewhere, yield each position of a character from `ends`."""
     depth = 0
     for match in _PART.finditer(text, start):
         character = match[0]

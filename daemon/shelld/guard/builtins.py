@@ -72,8 +72,7 @@ _OPTIONS: Final = frozenset("abefhkmnptuvxBCEHPTo")
 
 
 def nounset_after(arguments: Sequence[str]) -> bool | None:
-    """Return True if ``set`` turns on `nounset`, False if ``set`` turns it off, and None otherwise.
-    """
+    """Return True if ``set`` turns `nounset` on, False if ``set`` turns it off, otherwise None."""
     result: bool | None = None
     rest = list(arguments)
     while rest and rest[0][:1] in ("-", "+") and len(rest[0]) > 1 and rest[0] != "--":

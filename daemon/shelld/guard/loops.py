@@ -1,4 +1,4 @@
-"""Follows loops, and finds out how often their bodies run, and with which values."""
+"""Follows loops, and finds out how many times their bodies run, and with which values."""
 
 from __future__ import annotations
 

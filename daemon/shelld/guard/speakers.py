@@ -186,8 +186,7 @@ def _valued(spec: Specification) -> tuple[str, frozenset[str]]:
 
 
 def directories_of(program: str, arguments: Sequence[str]) -> list[str]:
-    """Before a program runs commands, it may enter directories. Return these directories in order.
-    """
+    """A program may enter directories before it runs commands. Return them in order."""
     spec = specification(SPEAKERS[program])
     options, _ = all_options(arguments, *_valued(spec))
     return [value for name, value in options if value and spec.has("cd", name)]

@@ -42,8 +42,8 @@ class Streams(abc.ABC):
         # The input that a command has read most recently, and how many of its characters have been
         # read.
         self._consumed = ("", 0)
-        # How often commands have read from a known input, and whether the latest read has left some
-        # of the input unread.
+        # How many times commands have read from a known input, and whether the latest read has left
+        # some of the input unread.
         self.reads, self.has_more = 0, False
 
     @abc.abstractmethod

@@ -1,10 +1,10 @@
 """Makes cgroups in which the kernel limits the memory and the processes of a session's commands.
 
 A session has a cgroup with its limits, and each of its commands has a cgroup below the cgroup of
-the session. So the kernel limits the commands together, but counts for each command how often it
-has hit a limit. A command reuses the cgroup of an earlier command of the session, if possible. This
-saves time: to make or remove a cgroup, the kernel waits for all processes of the machine that are
-just entering a cgroup.
+the session. So the kernel limits the commands together, but counts for each command how many times
+it has hit a limit. A command reuses the cgroup of an earlier command of the session, if possible.
+This saves time: to make or remove a cgroup, the kernel waits for all processes of the machine that
+are just entering a cgroup.
 
 If this process may write to the directory of its own cgroup, the module makes the cgroups in this
 directory. With cgroup v2, this works only if no process is directly in this directory. So with
@@ -130,8 +130,8 @@ class CommandCgroups:
         self._paths: dict[Kind, str] = {
             kind: f"{path}/{name}" for kind, path in session.paths.items()
         }
-        # For each limit that the kernel enforces, how often processes had reached the limit before
-        # the command started.
+        # For each limit that the kernel enforces, how many times processes had reached the limit
+        # before the command started.
         self._before: dict[Kind, int] = {}
         self._shortages_before = 0
         for path in set(self._paths.values()):
@@ -256,13 +256,13 @@ class SessionCgroups:
         return is_limited
 
     def count(self, kind: Kind, path: str) -> int | None:
-        """Return how often a cgroup has hit the limit; None if the number cannot be read."""
+        """Return how many times a cgroup has hit the limit; None if the number cannot be read."""
         files = _FILES[kind, self.is_v2(kind)]
         found = files.line.search(_read(f"{path}/{files.counter}").encode())
         return None if found is None else int(found[1])
 
     def count_shortages(self) -> int:
-        """Return how often the session has hit its memory limit.
+        """Return how many times the session has hit its memory limit.
 
         Only cgroup v2 counts this. With cgroup v1, the result is 0.
         """

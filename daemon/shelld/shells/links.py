@@ -18,9 +18,9 @@ from shelld.shells.pipe import Pipe, Terminal
 from shelld.shells.shell import Shell
 from shelld.terminals.input import TerminalInput
 
-# How often to try to hand over a command, if no runner sends READY. If a keeper dies, two attempts
-# may fail, because the kernel may close the runner's socket before the keeper's socket. Between
-# these two moments, the keeper still seems to listen.
+# How many times to try to hand over a command if no runner sends READY. If a keeper dies, two
+# attempts may fail, because the kernel may close the runner's socket before the keeper's socket.
+# Between these two moments, the keeper still seems to listen.
 MAX_LAUNCHES: Final = 5
 
 # `Links.read` fails when this many reads in a row have run out of memory. The supervisor pauses for
