@@ -123,7 +123,7 @@ class Subscriptions:
         return found
 
     def _has_expired(self, subscription: Subscription) -> bool:
-        """Return True if a subscription covers one shell only, and it is no longer retained."""
+        """Return whether a subscription covers one shell only and that shell is not retained."""
         if not subscription.options.bash_id:
             return False
         try:
