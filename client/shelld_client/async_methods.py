@@ -295,7 +295,7 @@ class AsyncMethods:
         await self._request(calls.add_target(name, argv, bootstrap=bootstrap))
 
     async def list_targets(self, *, target: str | None = None) -> list[TargetInfo]:
-        """Return the targets of the daemon or of a target."""
+        """Return the targets of the daemon. If `target` is given, return that daemon's targets."""
         return await self._request(calls.list_targets(target))
 
     async def remove_target(self, name: str) -> RemoveTargetResult:

@@ -141,8 +141,8 @@ class AsyncEventStream(_Iteration[Event]):
     The iteration over the events of a single shell ends with the shell's last event. An iteration
     over several shells goes on until the block ends, or the daemon ends (`DaemonExited`).
 
-    Inside the block, `subscription` is the name of the subscription, with which it can be
-    continued, and `seq` is the number of the last event.
+    Inside the block, `subscription` is the name of the subscription. To continue the subscription
+    later, pass this name to `events` as `subscription`. `seq` is the number of the last event.
 
     If the connection is lost, and more events happen meanwhile than the daemon keeps, the iteration
     raises `InvalidParams` once. Iterate again for the events that are still kept.
@@ -272,8 +272,8 @@ class AsyncOutputStream(_Iteration[OutputEvent | BashResult | BackgroundResult])
     background.
 
     Yields `OutputEvent`, and the result as the last item; the attribute `result` also has the
-    result. The iteration reads skipped output from the daemon. So output is missing only if the
-    daemon no longer keeps it.
+    result. If the events skip output, the iteration reads the skipped output from the daemon. So
+    output is missing only if the daemon no longer keeps it.
 
     Raises the same errors as `bash`. An error about a command that has run, such as
     `CommandTimedOut`, comes after the output.

@@ -293,7 +293,7 @@ class Methods:
         self._request(calls.add_target(name, argv, bootstrap=bootstrap))
 
     def list_targets(self, *, target: str | None = None) -> list[TargetInfo]:
-        """Return the targets of the daemon or of a target."""
+        """Return the targets of the daemon. If `target` is given, return that daemon's targets."""
         return self._request(calls.list_targets(target))
 
     def remove_target(self, name: str) -> RemoveTargetResult:

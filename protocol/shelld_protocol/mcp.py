@@ -47,7 +47,10 @@ class McpParams(Params, forbid_unknown_fields=False, kw_only=True):
 
 
 class PingParams(McpParams, forbid_unknown_fields=True, kw_only=True):
-    """Refuses unknown members, because ``ping`` is also one of shelld's strict methods."""
+    """Refuses unknown members, unlike other MCP params.
+
+    ``ping`` is also a method of shelld, and shelld's own methods refuse unknown members.
+    """
 
 
 class InitializeParams(McpParams, kw_only=True):

@@ -53,8 +53,7 @@ SignalName: TypeAlias = Literal["TERM", "INT", "HUP", "QUIT", "KILL", "USR1", "U
 # its leftover processes were killed, too. "oom": the kernel killed a process of the command because
 # memory was short. "idle": the command wrote nothing for its `idle_timeout`. "prompt": the command
 # waited for input, and `on_prompt` is "kill". "memory", "processes", "cpu", "file_size": the
-# command reached this limit of its session. If a command ended in another way, its end has no
-# reason.
+# command reached this limit of its session. If a command ended in another way, `reason` is None.
 EndReason: TypeAlias = Literal[
     "lost", "oom", "idle", "prompt", "memory", "processes", "cpu", "file_size"
 ]
