@@ -138,9 +138,10 @@ def memory() -> None:
 
 
 def stubborn_stop(rounds: int) -> None:
-    """Measure how long the daemon takes to stop while one command ignores SIGTERM and others hide.
+    """Measure how long the daemon takes to stop. The stop should take less than 2 s.
 
-    The stop should take less than 2 s.
+    One command ignores SIGTERM. Another command has left two processes, one of them in a session of
+    its own.
     """
     stubborn = "trap '' TERM HUP INT; echo set; while :; do sleep 0.05; done"
     times: list[float] = []

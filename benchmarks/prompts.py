@@ -2,9 +2,11 @@
 costs.
 
 The benchmark runs the corpus of prompts: programs that wait for input, and decoys that do not. It
-counts the programs that the daemon reports as waiting. For comparison, it counts two usual guesses:
-silence for two seconds, and patterns that match the last line of the output. Then it measures the
-daemon's processor time while the daemon watches many silent commands.
+counts the programs that the daemon reports as waiting. For comparison, it makes two guesses about
+each program, and counts the programs that seem to wait. One guess: the program waits if it writes
+nothing for two seconds. The other guess: the program waits if a pattern matches the last line of
+its output. Then the benchmark measures the daemon's processor time while the daemon watches many
+silent commands.
 
 The FILE of `--patterns` has one Python regular expression per line. The repository has no such
 file.

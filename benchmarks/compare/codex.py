@@ -74,8 +74,9 @@ def params_of(message: dict[str, Any]) -> dict[str, Any]:
 
 
 class ExecServer(CodexContestant):
-    """Codex's exec-server. A command has ended when the message about its exit and all messages
-    before it have arrived. These messages may arrive in any order.
+    """Codex's exec-server. It numbers the messages about a command, but may send them in any order.
+    A command counts as ended once the message about its exit and all messages with lower numbers
+    have arrived.
     """
 
     name = "codex exec-server"

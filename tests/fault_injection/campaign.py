@@ -1,4 +1,4 @@
-"""Find the points where shelld can be made to fail, and try them one at a time.
+"""Find the points where shelld can be made to fail, and cause the faults one at a time.
 
 A first run records which lines of shelld's code run and where system calls are made. Every later
 run arms one of these points, runs the whole workload, and then checks the promises: each request
@@ -220,8 +220,8 @@ class Outcome(NamedTuple):
 
 
 def try_points(points: Iterable[Point], folder: Path, per_daemon: int = 40) -> Iterator[Outcome]:
-    """Try points one after the other. If a fault has harmed the daemon, the next point gets a new
-    daemon.
+    """Cause the faults at `points`, one after the other. If a fault has harmed the daemon, the next
+    point gets a new daemon.
     """
     faulty: Faulty | None = None
     tried = 0
@@ -250,8 +250,8 @@ def try_points(points: Iterable[Point], folder: Path, per_daemon: int = 40) -> I
 
 
 def try_in_threads(points: Sequence[Point], folder: Path, jobs: int) -> Iterator[Outcome]:
-    """Try all points in `jobs` threads, each with a daemon of its own. The order of the outcomes is
-    arbitrary.
+    """Cause the faults at `points` in `jobs` threads. The threads do not share daemons. The order
+    of the outcomes is arbitrary.
     """
     outcomes: queue.SimpleQueue[Outcome | None] = queue.SimpleQueue()
 

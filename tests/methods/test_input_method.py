@@ -141,7 +141,8 @@ async def test_line_is_edited_in_the_modes_in_which_it_is_written(
         checkpoint = once(lambda: set_mode(stdin, termios.ICANON, is_on=True))
         monkeypatch.setattr("shelld.methods.judged_typing.checkpoint", checkpoint)
         await write_stdin(context, WriteStdinParams(shell.id, text="a line"))
-        # The first end-of-input key only passes the line on to the program.
+        # The line is not empty. So the first end-of-file key only sends the line to the program,
+        # and `eof` types a second one.
         result = await write_stdin(context, WriteStdinParams(shell.id, eof=True))
         assert result.written == 2
 

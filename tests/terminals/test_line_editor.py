@@ -36,7 +36,7 @@ RAW = NEW_MODES._replace(line_mode=False, icrnl=False)
         (b"a\x16\nb\n", [b"a\nb"], b""),
         (b"a\x16\x16\x15b\n", [b"b"], b""),
         (b"a\x16\x13b\n", [b"a\x13b"], b""),
-        # The end-of-input key passes the line's text on to the program, without ending the line. If
+        # The end-of-file key passes the line's text on to the program, without ending the line. If
         # there is no text to pass on, the key ends the line.
         (b"ls\x04", [], b""),
         (b"l\x04s\n", [b"ls"], b""),
