@@ -36,7 +36,7 @@ def is_arithmetic(text: str) -> bool:
 
 
 class Ends(Parts):
-    """Finds where the quotations, expansions and substitutions of one text end.
+    """Finds the end of each quotation, expansion and substitution in one text.
 
     Stores the ends that it has found, so that finding all ends takes linear time.
     """

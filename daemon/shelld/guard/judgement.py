@@ -133,7 +133,7 @@ def _allowing(command: str) -> str:
 
 
 def is_prepared(start: StartState) -> bool:
-    """Return whether the guard has followed the scripts of this state already."""
+    """Return whether `start` has no scripts, or `_prepared` has cached their result."""
     return not (start.parts or start.script) or (start.parts, start.script) in _shells
 
 

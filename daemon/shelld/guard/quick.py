@@ -22,7 +22,7 @@ from shelld.guard.vocabulary import (
 )
 
 # The maximum length of a command in characters. A longer command would block the event loop for too
-# long, so the guard follows it in a thread.
+# long, so the guard judges it in a thread.
 _MAX_CHARACTERS: Final = 4 * 1024
 
 # A command of only these characters has no quotes, expansions or redirections.
@@ -65,7 +65,7 @@ def is_plainly_harmless(
 
     Such a command has only simple characters, and contains no name of a program that could do harm.
 
-    If the result is false, the guard must follow the command. `defined` has the names of functions
+    If the result is false, the guard must judge the command. `defined` has the names of functions
     and aliases, which can run any command.
     """
     if policy.block or len(command) > _MAX_CHARACTERS:

@@ -1,4 +1,4 @@
-"""Follows commands in the text and code that a program gets.
+"""Judges the commands in the text and code that a program gets.
 
 A speaker is a program with its own language. A text in this language can contain commands. An
 interpreter runs code. Other programs get commands in options, in words after ``--``, and in

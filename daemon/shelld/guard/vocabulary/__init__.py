@@ -56,9 +56,9 @@ In the table of speakers:
     says:operands   All operands are text in the program's language.
     says:input      The input is text in the program's language.
     file:NAME       The value of this option is a file with text in the program's language.
-    default:NAME    If no file:NAME option is given, the program reads this file. The file has text
-                    in the program's language.
-    appends         The program adds the words after the subcommand to the command, as with an
+    default:NAME    If no file:NAME option is given, the program reads the file NAME. The file has
+                    text in the program's language.
+    appends         The words after the subcommand become arguments of the command, as with an
                     alias.
     env:NAME        The value of this environment variable is a shell script.
     tells:NAME      The value of this environment variable is text in the program's language.
