@@ -30,8 +30,8 @@ class ArgumentParser(argparse.ArgumentParser):
 
     def _print_message(self, message: str, file: SupportsWrite[str] | None = None) -> None:
         if file is not sys.stdout:
-            # argparse prints the usage or an error, which goes to stderr. If stderr cannot be
-            # written, the exit code stays that of argparse.
+            # The message is the usage or an error, and the file is stderr. If writing to stderr
+            # fails, `note` ignores the failure, and the exit code does not change.
             note(message.rstrip("\n"))
         elif exit_code := show(message.rstrip("\n"), 0):
             sys.exit(exit_code)

@@ -53,9 +53,9 @@ class _Shell(NamedTuple):
 def directories_of_readers(top: int, source: Source) -> list[str]:
     """Return the working directories of the shells that may read the input, without duplicates.
 
-    Examines the processes of the command whose bash is `top`. A shell may read input unless it
-    waits for a child that has the same input. If a directory is unknown, the result has "/"
-    instead.
+    Examines the processes of one command. `top` is the process id of the command's bash. A shell
+    may read input unless it waits for a child that has the same input. If a directory is unknown,
+    the result has "/" instead.
     """
     pids: list[int] = []
     directories = dict[str, None]()

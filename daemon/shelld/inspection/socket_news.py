@@ -19,8 +19,8 @@ from shelld.inspection import sockets
 from shelld.inspection.sockets import Socket
 from shelld.process.faults import answer_for
 
-# The limits of the pause between two checks of the sockets. The pause grows with the time since a
-# task last began to watch, or a socket last began to listen.
+# The limits of the pause between two checks of the sockets. When a task begins to watch or a socket
+# begins to listen, the pause becomes short. After that, it grows.
 _FIRST_PAUSE_S: Final = 0.04
 _LAST_PAUSE_S: Final = 0.2
 _QUIET_DIVISOR: Final = 50
@@ -78,7 +78,8 @@ class SocketNews:
     def watching(self, wake: Callable[[], None], proc_dir: str = "/proc/self") -> Generator[None]:
         """Call `wake` whenever `count` has risen, until the `with` block ends.
 
-        Sockets that already listen when the block begins do not raise `count`.
+        The first check comes before the body of the block. It may also call `wake` for sockets that
+        already listen.
         """
         watcher = _Watcher(wake, proc_dir)
         self._watchers.append(watcher)

@@ -1,4 +1,4 @@
-"""Keeps the runners of a pool that have no command.
+"""Keeps the idle runners of a pool. A runner is idle while it has no command.
 
 Decides which runner is used next, and how many are kept.
 """

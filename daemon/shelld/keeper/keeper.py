@@ -83,9 +83,9 @@ class _Runner:
     the runner's socket.
 
     After the runner has died, this object reports which processes of the runner are left. A report
-    never waits for a daemon that does not read. `others` are surviving processes of other runners,
-    which died earlier. With `is_given_up`, the keeper must kill the runner and all descendants of
-    the runner.
+    never waits for a daemon that does not read. `others`: processes of runners that died earlier.
+    Reports do not name these processes. With `is_given_up`, the keeper must kill the runner and all
+    descendants of the runner.
     """
 
     def __init__(self, descriptor: int, cgroup: Cgroup | None) -> None:

@@ -53,7 +53,7 @@ class OrphanReaper:
 
     @property
     def is_done(self) -> bool:
-        """Whether no orphan is left except `survivors`."""
+        """Whether all orphans except `survivors` have ended."""
         return self._clean_rounds >= _CLEAN_ROUNDS and not self.must_start
 
     @property

@@ -60,7 +60,7 @@ class Command(Protocol):
 
     @property
     def is_gone(self) -> bool:
-        """Whether no process of the command is left."""
+        """Whether all processes of the command have ended."""
         ...
 
     def exceed(self, reason: LimitReason) -> None:

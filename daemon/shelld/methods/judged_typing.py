@@ -90,7 +90,7 @@ async def judge_typed(
         rest, line, dropped = found.rest, edited.line, found.dropped
         await checkpoint()
     if eof:
-        # A quoted end-of-input key is text. If a part of the line is typed already, the first key
+        # A quoted end-of-file key is text. If a part of the line is typed already, the first key
         # only sends this part to the program, and a second key ends the input.
         keys = modes.eof * (1 + line.is_quoting + bool(line.text or line.is_quoting))
         edited = edit(line, keys, modes)

@@ -29,8 +29,8 @@ _OVERWRITTEN = re.compile(r"(?m)^[^\n]*\r(?=[^\r\n])")
 # Every overwritten line contains this pattern, which is found much faster than the pattern above.
 _RETURN_BEFORE_TEXT = re.compile(r"\r[^\r\n]")
 
-# One step converts this many bytes. This is about a millisecond of work, because `read_text`
-# shortens steps with many escape sequences.
+# One step converts at most this many bytes, which takes about a millisecond. Escape sequences take
+# longer, so `read_text` converts fewer bytes in one step if they contain many escape sequences.
 STEP_BYTES: Final = 256 * 1024
 
 # The character that replaces bytes that are not UTF-8.

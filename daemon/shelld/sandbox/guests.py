@@ -25,7 +25,7 @@ class Guest(Protocol):
 
     @property
     def is_gone(self) -> bool:
-        """Whether no process of the command or the spare shell is left."""
+        """Whether all processes of the command or the spare shell have ended."""
         ...
 
 

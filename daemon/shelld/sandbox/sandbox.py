@@ -364,8 +364,8 @@ class Sandbox:
 
     @property
     def was_too_late(self) -> bool:
-        """Whether a hidden socket was removed or replaced, and the start may have failed only for
-        this reason.
+        """Whether the sandbox may have failed to start only because a hidden socket was removed or
+        replaced.
         """
         view = self._view
         return self.missing is engine.NO_MOUNT and view is not None and view.is_socket_gone

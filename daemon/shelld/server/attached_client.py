@@ -143,8 +143,8 @@ class AttachedClient:
         elif not self.has_no_reader:
             await self.server.drain(DRAIN_S, self.cut_short)
         if not self.is_stolen and is_hung_up(self.connection):
-            # A client that reconnects repeats the requests that got no answer. The answers that
-            # follow only say that the client was lost, so do not send them.
+            # If the client reconnects, it repeats the requests that got no answer. The remaining
+            # answers would only say that the client was lost, so do not send them.
             await self._flush()
             self.output.release()
         self.server.leave_commands()

@@ -70,7 +70,7 @@ class DumpFiles:
             os.ftruncate(descriptor, 0)
 
     def close(self) -> None:
-        """Close the unused files now, and each file in use when its owner gives it back."""
+        """Close the unused files now. `give_back` closes the other files."""
         self._is_open = False
         while self._unused:
             os.close(self._unused.pop())

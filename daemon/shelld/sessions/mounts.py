@@ -46,7 +46,7 @@ class Mounts:
     def is_same(self, path: bytes, other: bytes) -> bool:
         """Return whether two paths lead to the same directory.
 
-        If a system call on one of the directories may block, compares only the paths.
+        If a system call on one of the directories may block, this method compares only the paths.
         """
         try:
             if self.may_hang(path) or self.may_hang(other):

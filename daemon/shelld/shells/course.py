@@ -181,8 +181,8 @@ DEADLINES: Final[dict[State, frozenset[Event]]] = {
 
 _KILLED: Final = (Action.ASSUME_KILLED, Action.END)
 
-# The usual actions for an event. They apply in each state whose own steps do not name the event,
-# but not in OVER, which has no steps.
+# The usual actions for an event. If the steps of a state do not name the event, the shell takes
+# these actions and stays in this state. OVER is an exception: it has neither steps nor actions.
 _USUAL: Final[dict[Event, tuple[Action, ...]]] = {
     Event.KILL_ASKED: (Action.SEND_KILL,),
     Event.KILL_DUE: (Action.STOP_RUNNER,),

@@ -111,7 +111,7 @@ class Life:
 
     @property
     def is_gone(self) -> bool:
-        """Whether no process of the command is left."""
+        """Whether all processes of the command have ended."""
         return self.moments.is_told(Moment.EMPTY)
 
     def exceed(self, reason: LimitReason) -> None:
@@ -176,7 +176,7 @@ class Life:
 
     @property
     def is_intact(self) -> bool:
-        """Whether no process is left and the runner can take another command."""
+        """Whether all processes have ended and the runner can take another command."""
         return self.is_over and not (self.runner_is_lost or self._runner_retires)
 
     def take(self, event: Event) -> None:

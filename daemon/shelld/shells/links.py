@@ -86,7 +86,7 @@ class Links:
         await self._watch.wait(on_readable, until)
 
     def wake_at(self, moment: float) -> None:
-        """End the current `wait` at this moment, unless it ends earlier."""
+        """Let the current `wait` end at `moment`, unless it ends earlier."""
         self._watch.set_deadline(moment)
 
     def read(self) -> Iterator[Message | None]:

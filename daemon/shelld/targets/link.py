@@ -135,8 +135,8 @@ class Link:
     def listen(self, notify: Callable[[str, Mapping[str, Any]], bool], client: Reader) -> None:
         """Send events to this client from now on.
 
-        If an earlier client has begun a subscription, a new client gets its events only if it
-        continues the subscription. The new client does not know the ids of the earlier requests,
+        A new client gets the events of an earlier client's subscription only if the new client
+        continues this subscription. The new client does not know the ids of the earlier requests,
         and may use the same ids.
         """
         if client is not self._client:

@@ -238,7 +238,8 @@ def readings(line: bytes) -> Iterator[str]:
     followed, between = list[str | None](), list[str]()
     variants = [pieces, *_with_fewer_quotes(shown), *_with_ends_of_keys(shown)]
     if "\ufffd" in shown:
-        # Readline drops an incomplete character before a key or the end of the line.
+        # If a key or the end of the line follows an incomplete character, readline drops this
+        # character.
         variants.append(KEY.split(line.decode("utf-8", "ignore")))
     for variant in variants:
         # It would take too long to follow many keys in a long line.
