@@ -34,6 +34,11 @@ found.aborted = (await Promise.all([failure(shell.bash("true", { signal: spent }
 const job = await shell.start("echo ready; read line; echo got $line; exit 4", { open_stdin: true });
 found.ready = (await job.output(10_000)).stdout;
 await job.write("it\n");
+// The write has not taken the output from readers of the shell.
+found.leftBy = [(await shell.bashOutput(job.id)).stdout.slice(0, 6)];
+const quiet = await shell.start("echo one; read line", { open_stdin: true });
+await quiet.waitFor({ text: "one" });
+found.leftBy.push((await quiet.write("it\n")).stdout, (await quiet.output()).stdout);
 const seen = [];
 for await (const event of job) {
   if (event.event === "shell/output") seen.push(event.text);

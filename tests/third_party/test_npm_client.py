@@ -85,6 +85,7 @@ def test_compiled_client_drives_a_daemon(package: Path) -> None:
         "cancelled": -32800,
         "aborted": [["ShelldError", -32800, "cancelled"]] * 2,
         "ready": "ready\n",
+        "leftBy": ["ready\n", "one\n", "one\n"],
         "events": True,
         "readBefore": ["main log\n", "main ready\n"],
         "heldBack": "log\n",

@@ -76,9 +76,14 @@ export class Job implements AsyncIterable<ShellEvent>, AsyncDisposable {
     return read;
   }
 
-  /** Write to the job's input. The job must have been started with `tty` or `open_stdin`. */
+  /**
+   * Write to the job's input. The job must have been started with `tty` or `open_stdin`. The result
+   * has the output that `output` would return, and `output` still returns it.
+   */
   async write(text: string): Promise<WriteStdinResult> {
-    return this.#connection.request("write_stdin", { bash_id: this.id, text });
+    // Without the offsets, the output would be missing in the next plain read of the shell.
+    const offsets = { stdout_offset: this.#stdout, stderr_offset: this.#stderr };
+    return this.#connection.request("write_stdin", { bash_id: this.id, text, ...this.#options, ...offsets });
   }
 
   /** Wait until the job has ended. Return its state, and the output that `output` would return. */
