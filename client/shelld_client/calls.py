@@ -186,11 +186,15 @@ def check_run_options(options: Mapping[str, Any], on_output: OnOutput | None) ->
     for name in ("run_in_background", "dry_run"):
         if options.get(name):
             raise TypeError(f"check and on_output cannot be combined with {name}")
-    if on_output is None:
-        return
-    is_async = any(map(inspect.iscoroutinefunction, (on_output, type(on_output).__call__)))
-    if is_async or not callable(on_output):
+    if on_output is not None and not is_plain_function(on_output):
         raise TypeError("on_output must be a plain function; to await something, use stream")
+
+
+def is_plain_function(value: object) -> bool:
+    """Return whether `value` can be called, and a call does its work without `await`."""
+    if not callable(value):
+        return False
+    return not any(map(inspect.iscoroutinefunction, (value, type(value).__call__)))
 
 
 def followed_bash(

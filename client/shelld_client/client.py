@@ -113,6 +113,9 @@ class AsyncClient(SpawnedClient, AsyncMethods):
         )
         if not restart and (keep_directories or on_restart is not None):
             raise TypeError("keep_directories and on_restart need restart=True")
+        if on_restart is not None and not calls.is_plain_function(on_restart):
+            # Nobody would await the coroutine, so it would never run.
+            raise TypeError("on_restart must be a plain function")
         self._connection: Connection[_Pending | AsyncMailbox] = Connection(self._message_limit)
         self._transport: Transport | None = None
         self._background: Background | None = None
@@ -159,8 +162,8 @@ class AsyncClient(SpawnedClient, AsyncMethods):
         and `add_target`; if this fails, the first call raises the error. With `keep_directories`,
         the client creates the sessions again, except sessions at targets. Each session gets the
         directory that the last result of `bash` or `stream` has reported, unless `cd` fails or
-        takes more than `start_timeout`. `on_restart` is called once for each new daemon, before the
-        daemon takes calls. An exception in `on_restart` is logged.
+        takes more than `start_timeout`. `on_restart` is a plain function. It is called once for
+        each new daemon, before the daemon takes calls. An exception in `on_restart` is logged.
         """
         argv = daemon_command(command, args)
         return cls(

@@ -433,3 +433,6 @@ async def test_client_that_was_left_or_does_not_restart_starts_nothing() -> None
             await shell.ping()
     with pytest.raises(TypeError, match="need restart=True"):
         AsyncClient.spawn(keep_directories=True)
+    for unfit in (has_failed, 5):
+        with pytest.raises(TypeError, match="must be a plain function"):
+            AsyncClient.spawn(restart=True, on_restart=unfit)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
