@@ -727,3 +727,9 @@ def test_error_names_the_version_of_another_daemon(
     user.socket_of().unlink()
     assert "shelld 9.9 (protocol 7)" in errors
     assert f"this is shelld {__version__} (protocol 1)" in errors
+
+
+def test_commands_do_not_see_the_locale_that_python_has_set(user: Lasting) -> None:
+    user.env = {"XDG_RUNTIME_DIR": user.env["XDG_RUNTIME_DIR"]}
+    with user.attach() as client:
+        assert client.bash("echo ${LC_CTYPE-none}")["stdout"] == "none\n"

@@ -440,3 +440,11 @@ def test_terminal_passes_on_keys_and_refuses_dangerous_lines(rules: str) -> None
         terminal.until("$ ")
         terminal.write("exit 9\r")
         assert terminal.rest()[0] == 9
+
+
+def test_command_does_not_see_the_locale_that_python_has_set() -> None:
+    command = [*PROGRAM, "run", "-q", "--", "env"]
+    for given in ({}, {"LC_CTYPE": "C"}):
+        ended = subprocess.run(command, env=given, capture_output=True, timeout=100, check=True)
+        names = [line for line in ended.stdout.decode().splitlines() if line.startswith("LC_")]
+        assert names == [f"{name}={value}" for name, value in given.items()]

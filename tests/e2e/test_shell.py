@@ -293,3 +293,11 @@ def test_bash_decides_where_a_command_ends(command: str, is_complete: bool) -> N
     # If bash cannot be started, the lines count as complete, so that the daemon reports the
     # problem.
     assert Lines("/nowhere", NOTHING)._is_complete("'")  # pyright: ignore[reportPrivateUsage]
+
+
+def test_commands_do_not_see_the_locale_that_python_has_set() -> None:
+    script = "echo ${LC_CTYPE-none}"
+    ended = subprocess.run(
+        PROGRAM, env={}, input=script, capture_output=True, text=True, timeout=100, check=True
+    )
+    assert ended.stdout == "none\n"

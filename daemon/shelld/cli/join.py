@@ -34,6 +34,7 @@ from shelld.lasting.handshake import (
     send,
 )
 from shelld.lasting.start import Lasting
+from shelld.server.startup import given_environment
 
 DEFAULT_LINGER_S: Final = 3_600
 
@@ -191,6 +192,7 @@ def _spawn(lasting: Lasting, options: Sequence[str]) -> int:
     The daemon does not inherit the client's descriptors. Raises OSError.
     """
     command = [*own_command(), *lasting.words, *options]
+    environment = given_environment()
     listening = lasting.listener.fileno()
     errors, far_end = os.pipe()
     pid = os.fork()
@@ -208,7 +210,7 @@ def _spawn(lasting: Lasting, options: Sequence[str]) -> int:
                     if each > 2 and each != listening:
                         with suppress(OSError):
                             os.close(each)
-                os.execv(sys.executable, command)
+                os.execve(sys.executable, command, environment)
         finally:
             os._exit(127)
     os.close(far_end)

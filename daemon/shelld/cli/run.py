@@ -32,6 +32,7 @@ from shelld.cli.raw_terminal import RawTerminal
 from shelld.cli.show import USAGE_ERROR
 from shelld.cli.stops import Stops
 from shelld.cli.words import command_of
+from shelld.server.startup import given_environment
 from shelld_client import BashOptions, Client, CommandBlocked, ExitEvent, ShellError, SpawnFailed
 
 # These options of the daemon suit a single command. Output stays on disk until it is shown, because
@@ -167,7 +168,8 @@ class _Run:
 
     def run(self, options: Sequence[str]) -> int:
         """Run the command; return the exit code. Raises `ShellError`."""
-        client = self._stack.enter_context(Client.spawn(args=[*_OPTIONS, *options]))
+        daemon = Client.spawn(args=[*_OPTIONS, *options], env=given_environment())
+        client = self._stack.enter_context(daemon)
         bash_id = client.bash(self._command, run_in_background=True, **self._options()).bash_id
         self._stops.begin(client, bash_id)
         self._display.begin()

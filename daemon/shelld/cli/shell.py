@@ -28,6 +28,7 @@ from shelld.cli.formats import duration
 from shelld.cli.lines import Lines
 from shelld.cli.parser import parse_options
 from shelld.cli.watch_lines import printable
+from shelld.server.startup import given_environment
 from shelld_client import (
     BashResult,
     Client,
@@ -77,7 +78,7 @@ def shell(arguments: Sequence[str]) -> int:
         display.say("shelld: cannot write to stdout: it is closed", "bad")
         return FAILED
     try:
-        with Client.spawn(args=options) as client:
+        with Client.spawn(args=options, env=given_environment()) as client:
             return _Shell(client, Lines(bash, _OWN_LINE), display).run()
     except OutputLost as error:
         if not error.is_unread:

@@ -101,25 +101,33 @@ def _claim() -> tuple[int, int]:
 
 
 def undo_locale_coercion() -> None:
-    """Restore the parent's LC_CTYPE, so that commands do not see the value that Python has set.
+    """Restore the parent's LC_CTYPE, so that commands do not see the value that Python has set."""
+    given = given_environment().get("LC_CTYPE")
+    if given is None:
+        os.environ.pop("LC_CTYPE", None)
+    else:
+        os.environ["LC_CTYPE"] = given
+
+
+def given_environment() -> dict[str, str]:
+    """Return the environment of this process with the parent's LC_CTYPE.
 
     In the C locale, Python sets LC_CTYPE for itself and its children (PEP 538). /proc still shows
-    the original environment. If /proc cannot be read, the variable stays.
+    the original environment. If /proc cannot be read, the variable stays. Entries without a name
+    are left out, because Python cannot start a program with such an entry.
     """
-    given = None
+    now = {name: value for name, value in os.environ.items() if name}
     try:
         # Do not use pathlib here, because nothing else in this module needs that import.
         with open("/proc/self/environ", "rb") as file:
             variables = file.read().split(b"\0")
     except OSError:
-        return
+        return now
+    now.pop("LC_CTYPE", None)
     for variable in variables:
         if variable.startswith(b"LC_CTYPE="):
-            given = variable.removeprefix(b"LC_CTYPE=")
-    if given is None:
-        os.environb.pop(b"LC_CTYPE", None)
-    else:
-        os.environb[b"LC_CTYPE"] = given
+            now["LC_CTYPE"] = os.fsdecode(variable.removeprefix(b"LC_CTYPE="))
+    return now
 
 
 def raise_file_limit() -> int:
