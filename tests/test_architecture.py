@@ -238,3 +238,13 @@ def test_changed_file_leads_to_its_room() -> None:
     assert room_of("tests/e2e/test_doctor.py") == "cli"
     assert room_of("daemon/shelld/app.py") is None
     assert room_of("README.md") is None
+
+
+def test_repository_has_no_links_of_one_machine() -> None:
+    listed = subprocess.run(
+        ["git", "ls-files", "--stage"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    if listed.returncode != 0:
+        pytest.skip("this is not a clone of git")
+    link = "120000 "
+    assert [line for line in listed.stdout.splitlines() if line.startswith(link)] == []
