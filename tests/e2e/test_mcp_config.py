@@ -182,6 +182,18 @@ def test_configuration_is_added_to_an_existing_file(
     assert [each.name for each in home.iterdir() if each.name.startswith(".real")] == []
 
 
+@pytest.mark.parametrize("older", [{"command": "older", "env": {"A": "1"}}, "older"])
+def test_updated_entry_keeps_what_the_user_has_added(older: object, home: Path) -> None:
+    path = home / ".cursor" / "mcp.json"
+    path.parent.mkdir()
+    path.write_text(json.dumps({"mcpServers": {"shelld": older}}))
+    assert run_here(["--write", "cursor", "--", "--guard", "strict"]) == 0
+    entry = read(path)["mcpServers"]["shelld"]
+    assert entry["args"][-2:] == ["--guard", "strict"]
+    assert entry["command"] != "older"
+    assert entry.get("env") == (older["env"] if isinstance(older, dict) else None)
+
+
 @pytest.mark.parametrize(
     ("host", "text", "problem"),
     [

@@ -57,12 +57,20 @@ def _read(path: Path) -> str:
 
 
 def _merged_json(path: Path, text: str, snippet: str) -> str:
-    """Add the server from the snippet to the text. Replace an older entry of this server."""
+    """Add the server from the snippet to the text.
+
+    If the text has an older entry of this server, replace only the members that the snippet has.
+    The user may have added others, such as `env`.
+    """
     try:
         content: object = json.loads(text, object_pairs_hook=_members) if text.strip() else {}
         ((key, servers),) = json.loads(snippet).items()
         members = _object(path, content)
-        members[key] = {**_object(path, members.get(key, {})), **servers}
+        known = _object(path, members.get(key, {}))
+        for name, entry in servers.items():
+            older = known.get(name)
+            known[name] = {**older, **entry} if isinstance(older, dict) else entry
+        members[key] = known
         # If a number in the file is too large, Python has read it as infinity. `allow_nan=False`
         # refuses such a file.
         return json.dumps(content, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
