@@ -11,8 +11,8 @@ from typing import Any, Final, cast
 
 from shelld_client.results import from_members
 from shelld_protocol.errors import ErrorKind, RpcError
-from shelld_protocol.shell_methods import BashOutputResult, BashResult
-from shelld_protocol.structs import Usage
+from shelld_protocol.shell_methods import BashOutputResult, BashResult, OutputRange
+from shelld_protocol.structs import CUT_MARK, Usage
 
 
 class ShellError(Exception):
@@ -71,7 +71,9 @@ class CommandFailed(ShellError):
 
     def __init__(self, result: BashResult) -> None:
         how = result.signal or f"exit code {result.exit_code}"
-        wrote = _last_line(result.stderr) or _last_line(result.stdout)
+        # If the daemon has cut a text, the last line is missing.
+        texts = [text for text in (result.stderr, result.stdout) if not _is_cut(result, text)]
+        wrote = next(filter(None, map(_last_line, texts)), "")
         sentence = f"the command failed with {how}"
         super().__init__(f"{sentence}; its last line is: {wrote}" if wrote else sentence)
         self.result = result
@@ -90,7 +92,10 @@ class CommandFailed(ShellError):
 
 class _WaitFailed(ShellError):
     def __init__(self, message: str, result: BashOutputResult) -> None:
-        wrote = _last_line(result.stderr) or _last_line(result.stdout)
+        streams = ((result.stderr, result.stderr_range), (result.stdout, result.stdout_range))
+        # If there is more output of a stream, its last line is missing.
+        texts = [text for text, part in streams if not _has_more(result, part)]
+        wrote = next(filter(None, map(_last_line, texts)), "")
         super().__init__(f"{message}; its last line is: {wrote}" if wrote else message)
         # Keep the original message, because pickle passes it to the constructor of the copy.
         self._message = message
@@ -295,6 +300,21 @@ def _last_line(text: str) -> str:
     """Return up to 200 characters of the last line that is not blank; "" if all lines are blank."""
     return text.rstrip().rpartition("\n")[2].strip()[:200]
 
+
+def _is_cut(result: BashResult, text: str) -> bool:
+    return result.truncated and text.endswith(CUT_MARK)
+
+
+def _has_more(result: BashOutputResult, part: OutputRange) -> bool:
+    """Return whether the stream of which `part` was read probably has more output.
+
+    `more` concerns both streams. A read ends early only if it has returned 64 KiB of the stream, or
+    a few bytes less.
+    """
+    return result.more and part.end - part.start > _SHORT_READ_BYTES
+
+
+_SHORT_READ_BYTES: Final = 32 * 1024
 
 _BY_CODE: Final[dict[int, type[ShellError]]] = {
     ErrorKind.TIMEOUT.code: CommandTimedOut,

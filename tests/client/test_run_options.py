@@ -22,6 +22,12 @@ async def test_check_raises_for_a_command_that_fails(spawn: Spawn) -> None:
         assert (caught.value.stdout, caught.value.stderr) == ("out\n", "1\nwhy\n")
         with pytest.raises(CommandFailed, match=r"^the command failed with SIGKILL$"):
             await shell.bash("kill -9 $$", check=True)
+        # The last line of a text that was cut is not known.
+        long = "yes | head -c 2000000"
+        with pytest.raises(CommandFailed, match=r"exit code 3$"):
+            await shell.bash(f"{long}; exit 3", check=True)
+        with pytest.raises(CommandFailed, match=r"its last line is: why$"):
+            await shell.bash(f"echo why; {long} >&2; exit 3", check=True)
         moved = await shell.bash("sleep 60", check=True, timeout=1_000, on_timeout="background")
         assert isinstance(moved, BackgroundResult)
 
