@@ -493,6 +493,14 @@ def test_target_can_have_targets_of_its_own(hub: RawDaemon) -> None:
     assert hub.fail("bash", {"command": "true", "target": "box:inner"})["code"] == -32602
 
 
+def test_method_without_target_finds_a_session_at_a_target_of_a_target(hub: RawDaemon) -> None:
+    hub.call("add_target", {"name": "box:inner", "argv": FAR})
+    hub.bash("cd /", session="inner", target="box:inner")
+    params = {"command": "rm -rf ./*", "session": "inner"}
+    assert hub.call("explain_command", params)["verdict"] == "block"
+    hub.call("remove_target", {"name": "box:inner"})
+
+
 def test_session_of_a_removed_target_of_a_target_is_free(hub: RawDaemon) -> None:
     for name in ("box:inner", "box:other"):
         hub.call("add_target", {"name": name, "argv": FAR})

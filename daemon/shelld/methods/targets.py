@@ -20,7 +20,7 @@ from shelld.methods.context import PassedOn, RequestContext
 from shelld.methods.here import check_is_here
 from shelld.methods.target_sessions import SessionUse, configure_again, place_in
 from shelld.targets.naming import ID_PARAMS, Members, as_raw, named_result, split, text_of
-from shelld.targets.targets import Target
+from shelld.targets.targets import Place, Target
 from shelld_protocol.encoding import decode, encode
 from shelld_protocol.errors import (
     ErrorKind,
@@ -111,7 +111,12 @@ def passing_on(method: str, params_type: type[Params]) -> Divert:
             return None
         members = members_of(params_type, raw_params)
         found = _target_of(context, method, members, takes_target=takes_target)
-        return None if found is None else _pass_on(context, method, found, members)
+        if found is None:
+            return None
+        # A method without `target` cannot name the target's target that has the session. That
+        # target is found at the next daemon.
+        place = place_in(members) if takes_target else None
+        return _pass_on(context, method, found, members, place)
 
     return divert
 
@@ -209,12 +214,13 @@ def _target_of_session(
     return targets.get(name)
 
 
-async def _pass_on(context: RequestContext, method: str, target: Target, members: Members) -> Any:
+async def _pass_on(
+    context: RequestContext, method: str, target: Target, members: Members, place: Place | None
+) -> Any:
     """Send a request to its target. Return the result. Each id in the result has the form that this
-    daemon uses.
+    daemon uses. `place` is where the request expects its session, if it names one.
     """
     daemon = context.daemon
-    place = place_in(members)
     if method == "bash" and place is not None:
         await configure_again(context, target, place)
     await _end_if_unwanted(context, method, members)
