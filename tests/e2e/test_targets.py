@@ -516,6 +516,22 @@ def test_session_of_a_removed_target_of_a_target_is_free(hub: RawDaemon) -> None
     hub.call("close_session", {"session": "lost"})
 
 
+@pytest.mark.parametrize("how", ["close_session", "remove_target"])
+def test_session_is_free_after_its_target_was_lost_with_the_target_before(
+    hub: RawDaemon, how: str
+) -> None:
+    with target(hub, "cut", *FAR, "--grace", "991"):
+        hub.call("add_target", {"name": "cut:inner", "argv": FAR})
+        hub.bash("true", session="lost", target="cut:inner")
+        os.kill(daemon_of(hub, "991"), signal.SIGKILL)
+        wait_for(lambda: hub.call("list_targets")["targets"][-1]["state"] == "lost")
+        # The new daemon of `cut` has no targets.
+        params = {"close_session": {"session": "lost"}, "remove_target": {"name": "cut:inner"}}
+        assert hub.fail(how, params[how])["code"] == -32602
+        assert not hub.bash("true", session="lost")["bash_id"].startswith("cut:")
+    hub.call("close_session", {"session": "lost"})
+
+
 # -- the table of targets -----------------------------------------------------------------------
 
 

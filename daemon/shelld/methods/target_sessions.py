@@ -70,7 +70,10 @@ class SessionUse:
         if self._use is not None:
             may_exist = is_sent and not was_not_started(error)
             self._targets.settle(self._place[0], self._use, may_exist=may_exist)
-        if isinstance(error, RpcError) and error.kind is ErrorKind.SESSION_NOT_FOUND:
+        if not isinstance(error, RpcError):
+            return
+        # The target's target may be gone, because the target's daemon is a new one.
+        if error.kind is ErrorKind.SESSION_NOT_FOUND or is_about(error, "target"):
             self._note_close()
 
     def succeed(self, link: Link) -> None:
@@ -130,6 +133,11 @@ async def _send_settings(daemon: Daemon, target: Target, configured: Configured)
 
 def _says_used(error: PassedOnError) -> bool:
     """Return whether a target has refused settings because the session has run commands."""
-    parameter = error.data.get("parameter")
-    is_about_session = isinstance(parameter, Raw) and text_of(parameter) == "session"
-    return error.kind is ErrorKind.INVALID_PARAMS and is_about_session
+    return is_about(error, "session")
+
+
+def is_about(error: RpcError, parameter: str) -> bool:
+    """Return whether a target has refused a parameter of a request."""
+    found = error.data.get("parameter")
+    is_same = isinstance(found, Raw) and text_of(found) == parameter
+    return error.kind is ErrorKind.INVALID_PARAMS and is_same

@@ -18,7 +18,7 @@ from msgspec import Raw
 
 from shelld.methods.context import PassedOn, RequestContext
 from shelld.methods.here import check_is_here
-from shelld.methods.target_sessions import SessionUse, configure_again, place_in
+from shelld.methods.target_sessions import SessionUse, configure_again, is_about, place_in
 from shelld.targets.naming import ID_PARAMS, Members, as_raw, named_result, split, text_of
 from shelld.targets.targets import Place, Target
 from shelld_protocol.encoding import decode, encode
@@ -240,10 +240,11 @@ async def _pass_on(
         result = await _answer(context, link, call, method, members)
     except BaseException as error:
         use.fail(error, is_sent=call is not None and call.is_sent)
+        if isinstance(error, RpcError) and is_about(error, "name"):
+            _forget_removed(context, method, target, members)
         raise
     use.succeed(link)
-    if method == "remove_target" and (removed := text_of(members.get("name"))):
-        daemon.targets.forget_further(target, removed)
+    _forget_removed(context, method, target, members)
     try:
         await _note_events(context, link, method, members, result)
         return named_result(method, target.name, result)
@@ -251,6 +252,14 @@ async def _pass_on(
         link.cut()
         message = f"Target {target.name} has sent an invalid result"
         raise target_lost(target.name, message, maybe_started=True, text="") from None
+
+
+def _forget_removed(context: RequestContext, method: str, target: Target, members: Members) -> None:
+    """If a request removes a target of `target`, forget the sessions there. Call this even if
+    `target` does not know the removed target, because the daemon of `target` may be a new one.
+    """
+    if method == "remove_target" and (removed := text_of(members.get("name"))):
+        context.daemon.targets.forget_further(target, removed)
 
 
 async def _answer(
