@@ -722,6 +722,23 @@ def test_command_does_not_run_without_the_settings_of_its_session(
         assert not (tmp_path / "ran").exists()
 
 
+def test_command_does_not_run_after_a_cut_if_the_sandbox_of_its_session_never_started(
+    hub: RawDaemon, tmp_path: Path
+) -> None:
+    bwrap = tmp_path / "bwrap"
+    bwrap.write_text("#!/bin/sh\nexit 1\n")
+    bwrap.chmod(0o755)
+    path = f"PATH={tmp_path}:{os.environ['PATH']}"
+    with target(hub, "cut", "env", path, *FAR, "--grace", "990"):
+        session = {"session": "sealed", "target": "cut"}
+        settings = {"sandbox": {"mode": "read-only"}}
+        assert hub.fail("configure_session", session | settings)["code"] == 1010
+        assert hub.fail("bash", {"command": "true"} | session)["code"] == 1010
+        os.kill(daemon_of(hub, "990"), signal.SIGKILL)
+        wait_for(lambda: hub.call("list_targets")["targets"][-1]["state"] == "lost")
+        assert hub.fail("bash", {"command": "true"} | session)["code"] == 1010
+
+
 def test_subscribers_learn_that_the_link_is_cut(hub: RawDaemon) -> None:
     with target(hub, "cut", *FAR, "--grace", "996"):
         over = hub.request("bash", {"command": "true", "target": "cut", "notify": ["exit"]})

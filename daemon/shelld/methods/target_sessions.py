@@ -27,6 +27,11 @@ if TYPE_CHECKING:
 # target.
 _USING: Final = frozenset({"bash", "configure_session"})
 
+# The errors of a sandbox that does not start.
+_SANDBOX_ERRORS: Final = frozenset(
+    {ErrorKind.UNAVAILABLE, ErrorKind.RESOURCE_EXHAUSTED, ErrorKind.SPAWN_FAILED}
+)
+
 
 def place_in(members: Members) -> Place | None:
     """Return two names from a request to a target: the session, and a further target behind that
@@ -63,8 +68,12 @@ class SessionUse:
         self._last_use = targets.last_use(session)
         self._settings = target.configured.get(place)
 
-    def fail(self, error: BaseException, *, is_sent: bool) -> None:
-        """Record that the request has failed. `is_sent`: whether any byte of it was sent."""
+    def fail(self, error: BaseException, link: Link | None, *, is_sent: bool) -> None:
+        """Record that the request has failed.
+
+        `link` is the connection over which it was to be sent. `is_sent`: whether any byte of it was
+        sent.
+        """
         if self._place is None:
             return
         if self._use is not None:
@@ -72,6 +81,8 @@ class SessionUse:
             self._targets.settle(self._place[0], self._use, may_exist=may_exist)
         if not isinstance(error, RpcError):
             return
+        if self._method == "configure_session" and link is not None and _has_settings(error):
+            self._target.configured[self._place] = Configured(encode(self._members), link)
         # The target's target may be gone, because the target's daemon is a new one.
         if error.kind is ErrorKind.SESSION_NOT_FOUND or is_about(error, "target"):
             self._note_close()
@@ -94,6 +105,14 @@ class SessionUse:
         configured = self._target.configured
         if self._settings is not None and configured.get(self._place) is self._settings:
             del configured[self._place]
+
+
+def _has_settings(error: RpcError) -> bool:
+    """Return whether a session may have its settings although ``configure_session`` has failed.
+
+    If a sandbox does not start, the target refuses all commands of the session.
+    """
+    return isinstance(error, PassedOnError) and error.kind in _SANDBOX_ERRORS
 
 
 def _starts_nothing(members: Members) -> bool:

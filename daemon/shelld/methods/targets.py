@@ -225,6 +225,7 @@ async def _pass_on(
         await configure_again(context, target, place)
     await _end_if_unwanted(context, method, members)
     use = SessionUse(daemon.targets, target, method, place, members)
+    link: Link | None = None
     call: Call | None = None
     try:
         pool, attend = daemon.manager.runtime.pool, daemon.manager.attend
@@ -239,7 +240,7 @@ async def _pass_on(
                 link.leave(call)
         result = await _answer(context, link, call, method, members)
     except BaseException as error:
-        use.fail(error, is_sent=call is not None and call.is_sent)
+        use.fail(error, link, is_sent=call is not None and call.is_sent)
         if isinstance(error, RpcError) and is_about(error, "name"):
             _forget_removed(context, method, target, members)
         raise
