@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from event_reader import next_event
+from shelld_protocol.about import PROTOCOL
 from support import (
     DAEMON_COMMAND,
     Gate,
@@ -737,6 +738,28 @@ def test_command_does_not_run_after_a_cut_if_the_sandbox_of_its_session_never_st
         os.kill(daemon_of(hub, "990"), signal.SIGKILL)
         wait_for(lambda: hub.call("list_targets")["targets"][-1]["state"] == "lost")
         assert hub.fail("bash", {"command": "true"} | session)["code"] == 1010
+
+
+def test_command_that_waits_for_lost_settings_has_not_started(
+    hub: RawDaemon, tmp_path: Path
+) -> None:
+    # From the second start on, the target answers the first request, and ends at the second one.
+    greeting = {"version": "1", "protocol": PROTOCOL, "limits": {"maxMessageBytes": 1_000_000}}
+    ends = f"""
+import json, sys
+answer = {{"jsonrpc": "2.0", "id": json.loads(input())["id"], "result": {greeting}}}
+print(json.dumps(answer, separators=(",", ":")), flush=True)
+input()
+"""
+    started = shlex.quote(f"{tmp_path}/started")
+    script = f"[ -e {started} ] && exec {shlex.join([sys.executable, '-c', ends])}; : > {started}"
+    with target(hub, "cut", "sh", "-c", f'{script}; exec "$@"', "sh", *FAR, "--grace", "989"):
+        limits = {"open_files": 44}
+        hub.call("configure_session", {"session": "far", "limits": limits, "target": "cut"})
+        os.kill(daemon_of(hub, "989"), signal.SIGKILL)
+        wait_for(lambda: hub.call("list_targets")["targets"][-1]["state"] == "lost")
+        error = hub.fail("bash", {"command": "true", "session": "far"})
+        assert (error["code"], error["data"]["maybeStarted"]) == (1011, False)
 
 
 def test_subscribers_learn_that_the_link_is_cut(hub: RawDaemon) -> None:

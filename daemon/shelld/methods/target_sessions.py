@@ -143,14 +143,17 @@ async def _send_settings(daemon: Daemon, target: Target, configured: Configured)
     link = target.connected(daemon.manager.runtime.pool, daemon.manager.attend)
     try:
         await link.answer(link.begin("configure_session", configured.params, None))
-    except PassedOnError as error:
+    except RpcError as error:
+        if error.kind is ErrorKind.TARGET_LOST:
+            # The settings were sent, but not the command that waits for them.
+            error.data["maybeStarted"] = False
         # The target may be a lasting daemon, which still has the session.
         if not _says_used(error):
             raise
     configured.link = link
 
 
-def _says_used(error: PassedOnError) -> bool:
+def _says_used(error: RpcError) -> bool:
     """Return whether a target has refused settings because the session has run commands."""
     return is_about(error, "session")
 
