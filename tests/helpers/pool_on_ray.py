@@ -400,6 +400,28 @@ async def test_session_is_closed_although_its_block_is_cancelled_twice(pool: Poo
 
 
 @pytest.mark.long
+async def test_session_that_is_used_while_it_closes_stays_on_its_daemon(pool: Pool) -> None:
+    session = pool.session("again")
+    await session.bash("trap '' TERM; while :; do sleep 1; done", run_in_background=True)
+    before = await daemon_of(pool, "again")
+    closing = asyncio.create_task(session.close_session())
+    # This command starts the session again, while `close_session` waits for the old process.
+    await asyncio.sleep(0)
+    await session.bash("x=1")
+    # Let the daemon of the session have more sessions than the other daemon.
+    beside = [name for name in ("b", "c", "d") if await daemon_of(pool, name) == before]
+    for name in {"b", "c", "d"} - {*beside}:
+        await pool.session(name).bash("true")
+        await pool.session(name).close_session()
+    await closing
+    assert (await session.bash("echo $x")).stdout == "1\n"
+    for name in ("again", *beside):
+        await pool.bash("true", session=name)
+        await pool.session(name).close_session()
+    assert not any(load.sessions for load in pool.loads)
+
+
+@pytest.mark.long
 async def test_closed_pool_refuses_to_grow_further(cluster: None) -> None:
     async with Pool(1, num_cpus=0.25) as pool:
         growing = asyncio.create_task(pool.resize(2))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from shelld_client.async_ongoing import AsyncOngoing
 from shelld_client.calls import Call
@@ -21,11 +21,25 @@ from shelld_protocol.errors import ErrorKind
 T = TypeVar("T")
 
 
+# Calls of these methods may begin the session again while it is being closed.
+_USING: Final = frozenset({"bash", "call_tool", "configure_session"})
+
+
 class _Home:
     def __init__(self, member: Member) -> None:
         self.member = member
         # The calls of the session that have no result yet.
         self.calls = 0
+        # How many calls have used the session, now and when the latest `close_session` began.
+        self.uses = 0
+        self.uses_at_close = 0
+
+    def note(self, call: Call[Any]) -> None:
+        """Record a call that is about to be passed on."""
+        if call.method == "close_session":
+            self.uses_at_close = self.uses
+        elif call.method in _USING:
+            self.uses += 1
 
 
 class Placement:
@@ -102,6 +116,7 @@ class Placement:
         if call.method == "close_session":
             self._require(session)
         home = await self._home(session)
+        home.note(call)
         home.calls += 1
         try:
             return await home.member.request(call, session)
@@ -113,10 +128,13 @@ class Placement:
 
         Raises TimeoutError after some seconds.
         """
-        return await self._require(session).member.finish(call, session)
+        home = self._require(session)
+        home.note(call)
+        return await home.member.finish(call, session)
 
     async def begin(self, session: str, call: Call[Any]) -> AsyncOngoing:
         home = await self._home(session)
+        home.note(call)
         home.calls += 1
         try:
             return await home.member.begin(call, session)
@@ -134,9 +152,15 @@ class Placement:
         return home
 
     def forget(self, session: str) -> None:
-        """Forget the daemon of an ended session, unless a call of the session is under way."""
+        """Forget the daemon of an ended session.
+
+        Keep it if a call of the session is under way, or if the session was used after
+        `close_session` began, because then the daemon may have a new session of this name.
+        """
         home = self._homes.get(session)
-        if home is not None and not home.calls:
+        if home is None or home.calls:
+            return
+        if home.member.is_gone or home.uses == home.uses_at_close:
             del self._homes[session]
             home.member.sessions.discard(session)
             self._on_idle(home.member)
