@@ -24,6 +24,8 @@
 -- still run or have ended meanwhile, with all their output.
 
 local rpc
+-- The time at which the connection began, in seconds since 1970.
+local connected_at
 -- The commands that run. The keys are the ids of their requests, which their events carry.
 local tasks = {}
 
@@ -92,14 +94,17 @@ local function connect()
     on_error = function() end,
     on_exit = vim.schedule_wrap(function(exit_code)
       rpc = nil
+      local reason = "the daemon has ended"
       if exit_code == OCCUPIED then
-        tell("another editor is attached to " .. vim.g.shelld_attach, vim.log.levels.ERROR)
+        reason = "another editor is attached to " .. vim.g.shelld_attach
+        tell(reason, vim.log.levels.ERROR)
       end
       for id in pairs(tasks) do
-        finish(id, "the daemon has ended")
+        finish(id, reason)
       end
     end),
   }
+  connected_at = os.time()
   if vim.fn.has("nvim-0.8") == 1 then
     rpc = vim.lsp.rpc.start(command, dispatchers)
   else
@@ -358,7 +363,8 @@ local function rejoin()
     if not info.attachment then
       return tell("g:shelld_attach is not set", vim.log.levels.WARN)
     end
-    local left_at = os.time() - info.attachment.detachedMs / 1000
+    -- The user may have run other commands since Neovim has attached.
+    local left_at = connected_at - info.attachment.detachedMs / 1000
     request("list_shells", vim.empty_dict(), function(result)
       for _, shell in ipairs(result.shells) do
         local ended_at = seconds_of(shell.startedAt) + shell.durationMs / 1000

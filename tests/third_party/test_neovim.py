@@ -73,8 +73,14 @@ def test_the_example_runs_several_tasks(tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.parametrize("zone", ["UTC0", "EST5EDT,0/0,J365/25"], ids=["standard", "daylight"])
-def test_the_example_shows_a_command_that_has_ended_meanwhile(tmp_path: Path, zone: str) -> None:
+@pytest.mark.parametrize(
+    "env",
+    [{"TZ": "UTC0"}, {"TZ": "EST5EDT,0/0,J365/25"}, {"TZ": "UTC0", "LATE": "1"}],
+    ids=["standard", "daylight", "late"],
+)
+def test_the_example_shows_a_command_that_has_ended_meanwhile(
+    tmp_path: Path, env: dict[str, str]
+) -> None:
     gate, runtime = Gate(tmp_path / "gate"), tmp_path / "runtime"
     runtime.mkdir()
     with lasting_user(runtime) as user:
@@ -82,6 +88,16 @@ def test_the_example_shows_a_command_that_has_ended_meanwhile(tmp_path: Path, zo
             client.background(gate.wait)
         gate.open()
         wait_for(lambda: user.list()[0]["shellsRunning"] == 0)
-        script = HERE / "neovim_rejoin.lua"
-        env = {"TZ": zone, "XDG_RUNTIME_DIR": str(runtime)}
-        assert report_of(tmp_path, EXAMPLE, script, **env) == {"shown": True}
+        env |= {"XDG_RUNTIME_DIR": str(runtime)}
+        assert report_of(tmp_path, EXAMPLE, HERE / "neovim_rejoin.lua", **env) == {"shown": True}
+
+
+def test_the_example_says_that_another_editor_is_attached(tmp_path: Path) -> None:
+    runtime = tmp_path / "runtime"
+    runtime.mkdir()
+    env = {"XDG_RUNTIME_DIR": str(runtime)}
+    with lasting_user(runtime) as user, user.attach("--name", "work") as client:
+        client.call("ping")
+        assert report_of(tmp_path, EXAMPLE, HERE / "neovim_occupied.lua", **env) == {
+            "shown": "[another editor is attached to work]"
+        }
