@@ -9,6 +9,9 @@
 import { spawn } from "node:child_process";
 import rpc from "vscode-jsonrpc/node";
 
+// The exit code of `shelld attach` if another client has the daemon.
+const OCCUPIED = 4;
+
 // Remembers the id of the last request: events carry this id, and the library does not return it.
 class Writer extends rpc.StreamMessageWriter {
   write(message) {
@@ -22,9 +25,12 @@ export class Daemon {
   #writer;
   // The commands that run, by the ids of their requests.
   #runs = new Map();
+  // The functions that reject the requests without an answer.
+  #unanswered = new Set();
 
   #attach;
   #stdin;
+  #startedAt = Date.now();
 
   constructor({ attach } = {}) {
     const [program, ...args] = (process.env.SHELLD ?? "shelld").split(" ");
@@ -45,18 +51,23 @@ export class Daemon {
     const reader = new rpc.StreamMessageReader(daemon.stdout);
     this.#connection = rpc.createMessageConnection(reader, this.#writer);
     this.#connection.onNotification((method, event) => this.#onEvent(method, event));
-    this.#connection.onClose(() => {
-      for (const { onEvent } of this.#runs.values()) onEvent("lost", {});
-    });
+    daemon.on("close", (exitCode) => this.#onEnd(exitCode));
     this.#connection.listen();
   }
 
   request(method, params) {
-    return this.#connection.sendRequest(method, params);
+    return new Promise((resolve, reject) => {
+      this.#unanswered.add(reject);
+      this.#connection
+        .sendRequest(method, params)
+        .finally(() => this.#unanswered.delete(reject))
+        .then(resolve, reject);
+    });
   }
 
-  // Run a command. `onEvent` gets the names and the params of its events, in their order; or "lost",
-  // if the daemon ends first. Returns the id of the request, and the promise of its answer.
+  // Run a command. `onEvent` gets the names and the params of its events, in their order; or "lost"
+  // with a reason, if the connection ends first. Returns the id of the request, and the promise of
+  // its answer.
   run(params, onEvent) {
     return this.#listen("bash", params, onEvent);
   }
@@ -67,16 +78,25 @@ export class Daemon {
     return this.#listen("subscribe", params, onEvent);
   }
 
-  // Return the shells that run, and those that have ended while no window was attached. Call this
-  // as soon as the window is there.
+  // Return the shells that run, and those that have ended while no window was attached.
   async left() {
     const { attachment } = await this.request("server_info", {});
-    const leftAt = Date.now() - attachment.detachedMs;
+    const leftAt = this.#startedAt - attachment.detachedMs;
     const { shells } = await this.request("list_shells", {});
     return shells.filter(
       ({ isRunning, startedAt, durationMs }) =>
         isRunning || Date.parse(startedAt) + durationMs >= leftAt,
     );
+  }
+
+  #onEnd(exitCode) {
+    const isOccupied = this.#attach && exitCode === OCCUPIED;
+    const reason = isOccupied
+      ? `another window is attached to ${this.#attach}`
+      : "the daemon has ended";
+    for (const { onEvent } of this.#runs.values()) onEvent("lost", { reason });
+    // The library leaves these requests without an answer.
+    for (const reject of this.#unanswered) reject(new Error(reason));
   }
 
   #listen(method, params, onEvent) {

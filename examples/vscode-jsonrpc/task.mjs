@@ -59,7 +59,7 @@ export class Task {
       if (name === "output") this.#onOutput(event);
       else if (name === "prompt") this.#onPrompt(event);
       else if (name === "exited") this.#onExited(event);
-      else if (name === "lost") this.#end("the daemon has ended", 1);
+      else if (name === "lost") this.#end(event.reason, 1);
     };
     const daemon = this.#daemon;
     const { id, answer } = isLeft
@@ -160,6 +160,7 @@ export class Task {
   }
 
   #end(note, exitCode) {
+    if (this.#hasEnded) return;
     this.#prompt = undefined;
     this.#hasEnded = true;
     this.#note(note);
