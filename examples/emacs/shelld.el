@@ -52,11 +52,17 @@ those that still run, and those that have ended meanwhile."
 
 ;;; The daemon
 
+(defconst shelld--occupied 4
+  "The exit code of `shelld attach' if another client has the daemon.")
+
 (defclass shelld-connection (jsonrpc-process-connection) ()
   "A connection to the daemon.")
 
 (defvar shelld--connection nil
   "The connection to the daemon, if there is one.")
+
+(defvar shelld--connected-at nil
+  "The time at which the connection began, in seconds since 1970.")
 
 (defvar shelld--last-id nil
   "The id of the request that was sent last.")
@@ -68,7 +74,8 @@ those that still run, and those that have ended meanwhile."
 (defun shelld--connect ()
   "Return a connection to a daemon that runs."
   (unless (and shelld--connection (jsonrpc-running-p shelld--connection))
-    (setq shelld--connection
+    (setq shelld--connected-at (float-time)
+          shelld--connection
           (apply
            #'make-instance 'shelld-connection
            :name "shelld"
@@ -95,10 +102,18 @@ Call ON-RESULT with the result, or ON-FAILURE with a sentence."
    :success-fn (or on-result #'ignore)
    :error-fn (lambda (failure)
                (funcall (or on-failure (apply-partially #'message "shelld: %s"))
-                        (plist-get failure :message)))
+                        (if (jsonrpc-running-p shelld--connection)
+                            (plist-get failure :message)
+                          (shelld--why-lost))))
    ;; The daemon decides how long a command may take.
    :timeout nil)
   shelld--last-id)
+
+(defun shelld--why-lost ()
+  "Return a sentence that says why the connection has ended."
+  (if (eql (process-exit-status (jsonrpc--process shelld--connection)) shelld--occupied)
+      (format "another editor is attached to %s" shelld-attach)
+    "the daemon has ended"))
 
 ;;; Tasks
 
@@ -194,9 +209,9 @@ A foreground call that has sent no event yet is known by its request only."
   (if shelld--id (list :bash_id shelld--id) (list :request_id shelld--request)))
 
 (defun shelld--on-shutdown (_connection)
-  "Say that the daemon has ended, and all commands with it."
+  "Say in all buffers why their commands can be followed no longer."
   (dolist (buffer (hash-table-values shelld--tasks))
-    (shelld--finish buffer "the daemon has ended")))
+    (shelld--finish buffer (shelld--why-lost))))
 
 (defun shelld-background ()
   "Hand the command that this buffer waits for over to the background."
@@ -383,7 +398,8 @@ A foreground call that has sent no event yet is known by its request only."
    :server_info nil
    (lambda (info)
      (let* ((away (/ (plist-get (plist-get info :attachment) :detachedMs) 1000.0))
-            (left-at (- (float-time) away 1)))
+            ;; The user may have run other commands since Emacs has attached.
+            (left-at (- shelld--connected-at away 1)))
        (shelld--request
         :list_shells nil
         (lambda (result)

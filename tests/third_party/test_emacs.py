@@ -13,7 +13,8 @@ import pytest
 
 import example_tasks
 from installed import program
-from support import DAEMON_COMMAND
+from lasting import lasting_user
+from support import DAEMON_COMMAND, Gate, wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -74,3 +75,34 @@ def test_the_example_compiles_without_a_warning(tmp_path: Path) -> None:
     ended = emacs("--eval", strict, "-f", "batch-byte-compile", str(copy))
     assert ended.returncode == 0, ended.stderr
     assert ended.stderr == ""
+
+
+def shown(tmp_path: Path, case: str, name: str, runtime: Path) -> str:
+    """Return what the example shows of a lasting daemon."""
+    options = ("-L", str(EXAMPLE.parent), "-l", str(HERE / "emacs_attach.el"))
+    report = tmp_path / "report"
+    env = {"CASE": case, "NAME": name, "REPORT": str(report), "XDG_RUNTIME_DIR": str(runtime)}
+    ended = emacs(*options, **env)
+    assert report.exists(), ended.stderr
+    text: str = json.loads(report.read_text())["shown"]
+    return text
+
+
+def test_the_example_says_that_another_editor_is_attached(tmp_path: Path) -> None:
+    runtime = tmp_path / "runtime"
+    runtime.mkdir()
+    with lasting_user(runtime) as user, user.attach("--name", "work") as client:
+        client.call("ping")
+        expected = "$ echo out\n[another editor is attached to work]"
+        assert shown(tmp_path, "follow", "work", runtime) == expected
+
+
+def test_the_example_rejoins_long_after_it_has_attached(tmp_path: Path) -> None:
+    gate, runtime = Gate(tmp_path / "gate"), tmp_path / "runtime"
+    runtime.mkdir()
+    with lasting_user(runtime) as user:
+        with user.attach("--name", "work") as client:
+            client.background(gate.wait)
+        gate.open()
+        wait_for(lambda: user.list()[0]["shellsRunning"] == 0)
+        assert shown(tmp_path, "rejoin", "work", runtime).endswith("[exit code 0 after N s]")
