@@ -87,6 +87,9 @@ those that still run, and those that have ended meanwhile."
                                                      (and shelld-attach
                                                           (list "attach" "--name" shelld-attach)))
                                     :connection-type 'pipe
+                                    ;; Without a buffer, messages on stderr would mix with the
+                                    ;; answers.  The library expects this name.
+                                    :stderr (get-buffer-create "*shelld stderr*")
                                     :coding 'utf-8-emacs-unix :noquery t))
            ;; A log of all messages would contain passwords.
            (if (< emacs-major-version 30)

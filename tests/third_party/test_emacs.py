@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 
 import example_tasks
 from installed import program
-from lasting import lasting_user
+from lasting import daemon_pid, lasting_user, wait_for_end
 from support import DAEMON_COMMAND, Gate, wait_for
 
 pytestmark = pytest.mark.slow
@@ -86,6 +87,20 @@ def shown(tmp_path: Path, case: str, name: str, runtime: Path) -> str:
     assert report.exists(), ended.stderr
     text: str = json.loads(report.read_text())["shown"]
     return text
+
+
+def test_the_example_works_with_messages_on_stderr(tmp_path: Path) -> None:
+    runtime = tmp_path / "runtime"
+    runtime.mkdir()
+    # With this name, the message is longer than the text that jsonrpc.el skips.
+    name = "a" * 64
+    with lasting_user(runtime) as user:
+        with user.attach("--name", name) as client:
+            pid = daemon_pid(client)
+            os.kill(pid, signal.SIGKILL)
+            wait_for_end(pid)
+        expected = "$ echo out\nout\n[exit code 0 after N s]"
+        assert shown(tmp_path, "follow", name, runtime) == expected
 
 
 def test_the_example_says_that_another_editor_is_attached(tmp_path: Path) -> None:
