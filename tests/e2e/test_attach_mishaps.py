@@ -17,7 +17,7 @@ import pytest
 
 from lasting import Lasting, daemon_pid, lasting_user, wait_for_end
 from shelld.lasting.directory import DirectoryError, SocketDirectory
-from shelld.lasting.handshake import HANDSHAKE, Hello, Reply, decode, receive, send
+from shelld.lasting.handshake import HANDSHAKE, STDOUT_FAILED, Hello, Reply, decode, receive, send
 from shelld_protocol.about import PROTOCOL
 from support import DAEMON_COMMAND, RawDaemon, is_alive, stopped, wait_for
 
@@ -138,7 +138,10 @@ def test_unwritable_answers_are_reported(user: Lasting) -> None:
             timeout=60,
             check=False,
         )
-    assert (ended.returncode, ended.stderr) == (3, "shelld: cannot write to stdout\n")
+    assert (ended.returncode, ended.stderr) == (
+        STDOUT_FAILED,
+        "shelld: cannot write all answers to stdout\n",
+    )
     with user.attach() as second:
         assert second.call("ping") == {}
 
@@ -157,6 +160,17 @@ def has_connected(pid: int) -> bool:
     # The state 03 means connected.
     connected = {f"socket:[{line[6]}]" for line in lines if line[5] == "03"}
     return not connected.isdisjoint(links)
+
+
+def test_unread_answers_are_reported(user: Lasting) -> None:
+    with user.attach() as client:
+        bash_id = client.bash("head -c 1000000 /dev/zero; exit 3")["bash_id"]
+        for _ in range(3):
+            # The answer is larger than a pipe.
+            client.request("bash_output", {"bash_id": bash_id, "stdout_offset": 0})
+        client.end_input()
+        assert client.wait() == STDOUT_FAILED
+        assert client.read_stderr() == b"shelld: cannot write all answers to stdout\n"
 
 
 def test_client_that_comes_while_the_daemon_is_stopped_finds_its_shells(user: Lasting) -> None:

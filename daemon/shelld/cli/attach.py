@@ -6,7 +6,7 @@ Never reads a request or writes an answer. Exit codes:
 
 * 0: the client has closed its stream, a signal has arrived, or somebody has stopped the daemon
 * 2: arguments, files or streams cannot be used, or the daemon cannot start
-* 3: answers could not be written to stdout
+* 3: answers could not be written to stdout, or the client has not read them in time
 * 4: another client is attached, or has taken the daemon
 * 5: the daemon is of another version
 * 6: the daemon has died, or it does not run and `--no-start` is given
@@ -192,5 +192,5 @@ def _wait(connection: socket.socket, name: str, parent_pid: int | None) -> int:
         note(f"shelld: another client has taken the daemon {name}")
         return OCCUPIED
     if end.exit_code == STDOUT_FAILED:
-        note("shelld: cannot write to stdout")
+        note("shelld: cannot write all answers to stdout")
     return end.exit_code

@@ -23,10 +23,12 @@ from shelld.server.stdio import Output
 
 # When a client is lost, its requests in flight get `DRAIN_S` to end by themselves. After that, the
 # commands of the requests that have not ended get `HAND_OVER_S` to move to the background. Before
-# the daemon stops writing, the client gets `FLUSH_S` to read the remaining answers.
+# the daemon stops writing, the client gets `FLUSH_S` to read the remaining answers. A client that
+# has only closed its stream of requests gets `FINISH_FLUSH_S`.
 DRAIN_S: Final = 0.5
 HAND_OVER_S: Final = 0.5
 FLUSH_S: Final = 0.3
+FINISH_FLUSH_S: Final = 1.5
 
 # The methods that only MCP has. A client that speaks MCP gets only notifications that MCP has.
 _MCP_METHODS: Final = frozenset(
@@ -92,6 +94,8 @@ class AttachedClient:
         self.is_stolen = False
         # True when `Clients` has begun to release the client.
         self.is_leaving = False
+        # True if the client has not read all answers.
+        self._has_unread = False
         # If this is set, the client's requests get no time to end by themselves.
         self.cut_short = anyio.Event()
         self.gone = anyio.Event()
@@ -101,6 +105,7 @@ class AttachedClient:
 
         If this method fails, call it again.
         """
+        self._has_unread |= self.output.backlog > 0 and not self.output.is_broken
         self.output.release()
         while self._requests:
             os.close(self._requests.pop())
@@ -112,7 +117,8 @@ class AttachedClient:
         if not self.is_welcome:
             return
         reason: Literal["stolen", "detached"] = "stolen" if self.is_stolen else "detached"
-        exit_code = 0 if self.output.failure is None else STDOUT_FAILED
+        has_failed = self._has_unread or self.output.failure is not None
+        exit_code = STDOUT_FAILED if has_failed else 0
         with contextlib.suppress(OSError):
             send(self.connection, End(reason, exit_code))
 
@@ -151,10 +157,11 @@ class AttachedClient:
         await self.server.drain(HAND_OVER_S)
         self.server.drop_in_flight()
         subscriptions.lose_client()
-        await self._flush()
+        is_finishing = self.is_finishing and not self.is_stolen
+        await self._flush(FINISH_FLUSH_S if is_finishing else FLUSH_S)
 
-    async def _flush(self) -> None:
-        with anyio.move_on_after(FLUSH_S):
+    async def _flush(self, seconds: float = FLUSH_S) -> None:
+        with anyio.move_on_after(seconds):
             await self.output.wait_empty()
 
 
