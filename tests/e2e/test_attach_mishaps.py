@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from lasting import Lasting, daemon_pid, lasting_user, wait_for_end
+from lasting import Lasting, daemon_pid, kill_attach, lasting_user, wait_for_end
 from shelld.lasting.directory import DirectoryError, SocketDirectory
 from shelld.lasting.handshake import HANDSHAKE, STDOUT_FAILED, Hello, Reply, decode, receive, send
 from shelld_protocol.about import PROTOCOL
@@ -289,3 +289,18 @@ def test_host_of_mcp_finds_its_shell_again(user: Lasting, framing: str) -> None:
             assert not result.get("isError"), result
             assert "running" in result["content"][0]["text"]
             client.kill()
+
+
+def test_output_of_a_tool_stays_unread_when_its_client_is_lost(user: Lasting) -> None:
+    with user.attach() as client:
+        command = "echo out; echo err >&2; sleep 300"
+        client.request("call_tool", {"name": "Bash", "arguments": {"command": command}})
+        [shell] = wait_for(lambda: client.call("list_shells")["shells"])
+        read = {"bash_id": shell["bash_id"], "stdout_offset": 0, "wait": 60_000}
+        assert client.call("bash_output", read)["stdout"] == "out\n"
+        read = {"bash_id": shell["bash_id"], "stderr_offset": 0, "wait": 60_000}
+        assert client.call("bash_output", read)["stderr"] == "err\n"
+        kill_attach(client)
+    with user.attach() as client:
+        left = client.call("bash_output", {"bash_id": shell["bash_id"]})
+        assert (left["stdout"], left["stderr"]) == ("out\n", "err\n")

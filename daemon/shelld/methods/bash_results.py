@@ -65,9 +65,11 @@ async def _foreground_result(
     stdout, stderr = await head(shell.stdout), await head(shell.stderr)
     # The output stays unread if the request is cancelled.
     await context.end_if_cancelled()
-    # The output in the answer counts as read, so ``bash_output`` continues after this output.
-    for stream, read in ((shell.stdout, stdout), (shell.stderr, stderr)):
-        stream.read_position = max(stream.read_position, read.end)
+    # The output in the answer counts as read, so ``bash_output`` continues after this output. But
+    # if the client is lost, perhaps nobody gets the answer.
+    if not context.is_left:
+        for stream, read in ((shell.stdout, stdout), (shell.stderr, stderr)):
+            stream.read_position = max(stream.read_position, read.end)
     session_cwd: str | None = None
     if shell.session is not None:
         session_cwd = shown(context.daemon.manager.sessions.peek(shell.session).resolve(None))

@@ -193,7 +193,14 @@ reads, KillShell ends. Use neither & nor sleep: a server is up with until="liste
             elif deferral is None or is_answerable(shell):
                 end_state = EndState.of(shell, lines, next_cwd())
                 readers = excerpt_readers(shell, limit)
-                return await ended(shell, command, description, end_state, readers)
+                streams = (shell.stdout, shell.stderr)
+                positions = [each.read_position for each in streams]
+                result = await ended(shell, command, description, end_state, readers)
+                if request.is_left:
+                    # Perhaps nobody gets this result, so its output stays unread.
+                    for stream, position in zip(streams, positions, strict=True):
+                        stream.read_position = position
+                return result
             else:
                 result = started(shell, command, description, lines)
             assert deferral is not None
