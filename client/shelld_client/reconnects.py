@@ -42,7 +42,7 @@ DIED: Final = 6
 _REPEATABLE: Final = frozenset(
     {
         *("ping", "server_info", "list_shells", "list_sessions", "list_targets", "list_tools"),
-        *("get_session", "explain_command", "kill_shell"),
+        *("get_session", "explain_command", "kill_shell", "rpc.discover"),
     }
 )
 
@@ -160,6 +160,10 @@ def is_repeatable(call: Call[Any]) -> bool:
         # A read without an offset counts its output as read, so a second read would return other
         # output. A read with one offset reads only one stream.
         return not params.keys().isdisjoint({"stdout_offset", "stderr_offset"})
+    if call.method == "read_screen":
+        # Without `since`, the second request would wait for another change than the first.
+        waits_for_change = params.get("wait") and params.get("until") == "change"
+        return not waits_for_change or params.get("since") is not None
     return call.method in _REPEATABLE
 
 

@@ -127,6 +127,29 @@ async def test_reads_by_offset_are_repeated(attached: Attached, streams: list[st
         assert (read.stdout, read.exit_code) == ("one\ntwo\n", 0)
 
 
+async def test_read_of_a_screen_is_repeated(attached: Attached, tmp_path: Path) -> None:
+    gate = Gate(tmp_path / "gate")
+    command = f"{gate.wait}; read -rp 'Name: ' name"
+    async with attached() as shell:
+        job = await shell.bash(command, tty=True, run_in_background=True)
+        found: list[object] = []
+
+        async def call() -> None:
+            options = {"until": "prompt", "wait": 60_000}
+            found.append(await shell.read_screen(job.bash_id, **options))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(call)
+            await wait_until_command_runs(shell)
+            lose_connection(shell)
+            while await generation_of(shell) < 2:
+                await anyio.sleep(0.01)
+            gate.open()
+        [screen] = cast("list[Any]", found)
+        assert screen.lines[0] == "Name:"
+        await shell.kill_shell(job.bash_id)
+
+
 async def test_daemon_that_died_is_not_replaced(attached: Attached) -> None:
     async with attached() as shell:
         pid = (await shell.server_info()).pid
