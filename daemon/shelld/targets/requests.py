@@ -102,9 +102,9 @@ class Requests:
     def leave(self, call: Call) -> None:
         """Move a call's command to the background at the target, because the client is lost."""
         call.is_left = True
-        if call.is_sent:
-            params = b'{"request_id":%b}' % call.far_id
-            self.send(b'{"jsonrpc":"2.0","method":"background","params":%b}' % params)
+        params = b'{"request_id":%b}' % call.far_id
+        # If the request waits for the greeting, this message follows it, and is withdrawn with it.
+        self.send(b'{"jsonrpc":"2.0","method":"background","params":%b}' % params, call)
 
     def call_of(self, far_id: bytes) -> Call | None:
         """Return the call of a request that is not over; None if there is no such call."""
