@@ -20,6 +20,9 @@ from shelld.terminals.readline import KEY, QUOTES, edited, edits, work
 # GNU readline that accept the line, expand it, open it in an editor, or comment or uncomment it.
 _PASSING_ON: Final = re.compile(rb"[\x04\x0f]|\x1b\x05|\x18\x05|\x1b#")
 _TOGGLES_COMMENT: Final = "\x1b#"
+# At these keys, readline passes the line on, and the next key begins another line. C-x is the first
+# of the two keys that open the line in an editor.
+_ENDS: Final = frozenset({"\x0f", _TOGGLES_COMMENT, "\x18"})
 # These patterns match the first bytes of keys that readline may not know. Readline always knows the
 # arrow keys and the brackets of a paste. Some other keys for the cursor are known to readline only
 # if /etc/inputrc or the terminal names them.
@@ -245,7 +248,7 @@ def readings(line: bytes) -> Iterator[str]:
         # It would take too long to follow many keys in a long line.
         if work(variant) <= _MAX_WORK:
             followed += [edited(variant), edited(variant, is_typed_ahead=True)]
-            between += _between_unknown(variant)
+            between += [*_between_unknown(variant), *_between_ends(variant)]
     texts = [text for text in followed if text is not None]
     texts += ["".join(pieces[::2]), *between, *pieces[::2]]
     if _TOGGLES_COMMENT in pieces:
@@ -311,3 +314,14 @@ def _between_unknown(pieces: Sequence[str]) -> Iterator[str]:
             yield edited(pieces[start:number]) or ""
             start = number + 1
     yield edited(pieces[start:]) or ""
+
+
+def _between_ends(pieces: Sequence[str]) -> Iterator[str]:
+    """Split the line at the keys that end it. Yield each part after readline has edited it."""
+    start = 0
+    for number in range(1, len(pieces), 2):
+        if pieces[number] in _ENDS:
+            yield edited(pieces[start:number]) or ""
+            start = number + 1
+    if start:
+        yield edited(pieces[start:]) or ""

@@ -100,6 +100,9 @@ def test_forbidden_line_is_not_typed_into_a_shell(typing: Session, lines: list[s
         [*text("x='\n';forbix"), keys("C-b", "C-d"), *text("dden\n")],
         [keys("x", "C-b", "C-d", *"forb\\", "Enter", "i"), *text("dden\n")],
         [keys("x", "C-b", "C-d", *"eval forb\\"), *text("\n"), *text("idden\n")],
+        # C-o ends the line, so the text after it belongs to the next line.
+        [keys("x", "C-b", "C-d", *"forb", "C-l", *"idden", "C-o", "x")],
+        [keys("l", "s", "C-o", *"forx", "C-h", "C-l", *"bidden", "Enter")],
         # When bash reads these keys, it expands or runs the line, although none of the keys is a
         # line end.
         [*text("$(forbidden)"), keys("Escape", "C-e")],
