@@ -118,6 +118,19 @@ def test_the_directory_of_a_call_is_not_kept_without_pwd(shared: Workspace, sess
     assert result["sessionCwd"] == str(path)
 
 
+def test_the_directory_of_a_call_leads_elsewhere_outside(shared: Workspace, session: str) -> None:
+    daemon, _ = shared
+    configure(daemon, session, mode="workspace", network="none")
+    link = Path("/tmp", f"shelld-{os.getpid()}-elsewhere")
+    link.symlink_to("/usr")
+    try:
+        daemon.bash(f"mkdir {link}; cd {link}; unset PWD", session=session)
+        result = daemon.bash("cd /usr", session=session, cwd=str(link))
+        assert result["sessionCwd"] == "/usr"
+    finally:
+        link.unlink()
+
+
 def test_a_command_cannot_take_the_names_of_state_files(shared: Workspace, session: str) -> None:
     daemon, _ = shared
     configure(daemon, session, mode="workspace", network="none")

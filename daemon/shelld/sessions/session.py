@@ -245,12 +245,13 @@ class Session:
         # deleted, bash does not know the path. In both cases, the session keeps the directory that
         # it had before the command.
         own, others = left.started_in, left.started_in[:1]
-        reported = None
-        if self.sandbox is not None and left.report is not None:
-            reported = directory_in(left.report)
-        if reported is not None:
-            # Outside the sandbox, the paths may lead elsewhere, so do not follow them here.
-            own, others = (*own, reported), ()
+        if self.sandbox is not None:
+            reported = None if left.report is None else directory_in(left.report)
+            is_private = any(self.sandbox.policy.is_private(to_text(path)) for path in own)
+            if is_private or reported is not None:
+                # Outside the sandbox, the paths may lead elsewhere, so do not follow them here.
+                others = ()
+            own += () if reported is None else (reported,)
         if not cwd or cwd in own or any(self._mounts.is_same(path, cwd) for path in others):
             return self._state.cwd, self._state.inherits_cwd
         return cwd, is_daemons and cwd == self.base.cwd
