@@ -185,6 +185,20 @@ def test_a_spare_shell_waits_in_the_sandbox(places: Path) -> None:
         wait_for(spare_is_used, "spare shells")
 
 
+def test_a_spare_shell_waits_in_a_private_directory(shared: Workspace, session: str) -> None:
+    daemon, _ = shared
+    configure(daemon, session, mode="workspace", network="none")
+    daemon.bash(f"mkdir /tmp/{session}; cd /tmp/{session}", session=session)
+    before: int = daemon.call("server_info")["counters"]["sparesUsed"]
+
+    def spare_is_used() -> bool:
+        result = daemon.bash("pwd", session=session)
+        assert result["stdout"] == f"/tmp/{session}\n"
+        return int(daemon.call("server_info")["counters"]["sparesUsed"]) > before
+
+    wait_for(spare_is_used, "spare shells")
+
+
 def test_terminals_and_background_shells_work(shared: Workspace, session: str) -> None:
     daemon, _ = shared
     configure(daemon, session)

@@ -205,7 +205,7 @@ class SpareLaunch(Launch):
             # In a trap on EXIT, BASH_COMMAND is right only in a bash that has run nothing before.
             and "BASH_COMMAND" not in request.command
             and self.can_serve(session)
-            and (not goes_elsewhere(self.state, session.state) or _can_enter(session))
+            and (not goes_elsewhere(self.state, session.state) or self._can_enter(session))
         )
 
     def run(self, session: Session, request: StartRequest) -> None:
@@ -249,16 +249,23 @@ class SpareLaunch(Launch):
             # may have started in the deleted directory, and printed errors.
             return bash_is_in.st_nlink > 0
         try:
-            leads_to = os.stat(to_bytes(session.resolve(request.cwd)))
+            leads_to = os.stat(self._path_of(session, session.resolve(request.cwd)))
         except OSError:
             return False
         return os.path.samestat(bash_is_in, leads_to)
 
+    def _can_enter(self, session: Session) -> bool:
+        """Whether the session's directory exists, and this bash can change to it."""
+        cwd = session.cwd
+        return session.resolve(None) == cwd and os.access(self._path_of(session, cwd), os.X_OK)
 
-def _can_enter(session: Session) -> bool:
-    """Whether the session's directory exists, and bash can change to it."""
-    cwd = session.cwd
-    return session.resolve(None) == cwd and os.access(to_bytes(cwd), os.X_OK)
+    def _path_of(self, session: Session, path: str) -> bytes:
+        """Return the path at which the daemon finds a path of a session's commands."""
+        # In a sandbox, /tmp may be another directory than outside, so start from the root directory
+        # of this bash. An absolute symbolic link leads outside of it. If no directory is there,
+        # this only costs the command its spare shell.
+        root = b"" if session.sandbox is None else b"/proc/%d/root" % self._pid
+        return root + to_bytes(path)
 
 
 class Spare(NamedTuple):
