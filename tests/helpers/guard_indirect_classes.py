@@ -307,6 +307,9 @@ echo 'rm -rf /' >> ~/.bash_aliases
 echo 'rm -rf /' > ~/.config/fish/conf.d/x.fish
 echo 'rm -rf /' > ~/.xprofile
 echo 'rm -rf /' > .envrc
+printf 'set -g d /\nrm -rf $d\n' > ~/.config/fish/config.fish
+printf 'setenv D /\nrm -rf $D/*\n' > ~/.tcshrc
+printf 'rm -rf $HOME\n' > ~/.cshrc
 printf '[Service]\nExecStart=/bin/rm -rf /\n' > /etc/systemd/system/x.service
 echo 'cd / && rm -rf *' > .husky/pre-commit
 """,
@@ -316,6 +319,10 @@ printf '#!/bin/sh\necho rm -rf /\n' > .git/hooks/pre-commit
 echo '0 3 * * * root rm -rf /var/tmp/x' | sudo tee -a /etc/crontab
 echo '# rm -rf /' >> ~/.bashrc
 echo 'rm -rf /tmp/x' > ~/.config/fish/config.fish
+printf 'set -gx D /tmp/x $PATH\nrm -rf $D/*\n' > ~/.config/fish/config.fish
+printf 'set -l d (mktemp -d)\nrm -rf $d/*\n' > ~/.config/fish/conf.d/x.fish
+printf 'function clean -a d\n  rm -rf $d/*\nend\n' > ~/.config/fish/conf.d/x.fish
+printf 'set d = /tmp/x\nrm -rf $d/*\n' > ~/.cshrc
 echo "alias nuke='rm -rf /tmp/nuke'" >> ~/.bashrc
 echo 'eval "$(pyenv init -)"' >> ~/.bashrc
 printf '[Service]\nExecStart=/usr/bin/app --clean\n' > /etc/systemd/system/x.service

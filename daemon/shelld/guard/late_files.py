@@ -27,6 +27,15 @@ _PROFILE: Final = re.compile(
     r"|xinitrc|xprofile|xsession|xsessionrc|envrc|ssh/rc|config/fish/(?:conf\.d/)?[\w.-]+\.fish)"
     r"|/etc/(?:profile|bash\.bashrc|bashrc|zshrc|profile\.d/[\w.-]+)"
 )
+# Of these paths, the scripts for shells with another syntax: csh, tcsh and fish.
+_FOREIGN: Final = re.compile(r".*/(?:\.(?:cshrc|tcshrc|login|logout)|[^/]*\.fish)")
+# ``set -g NAME VALUE`` of fish, ``set NAME=VALUE`` and ``setenv NAME VALUE`` of csh.
+_SETTING: Final = re.compile(
+    r"(?<![\w.-])set(?:env)?(?:[^\S\n]+-[\w-]+)*[^\S\n]+(\w+)(?:[^\S\n]*=[^\S\n]*|[^\S\n]+)"
+    r"""(\([^()\n]*\)[^\s;&|]*|"[^"\n]*"|'[^'\n]*'|[^\s;&|]+)"""
+)
+_USED: Final = re.compile(r"\$\{?([A-Za-z_]\w*)")
+_MAX_NAMES: Final = 100
 _TABLE: Final = re.compile(
     r"/etc/crontab|/etc/cron\.d/[\w.-]+|/var/spool/cron/(?:crontabs/)?[\w.-]+"
 )
@@ -42,7 +51,7 @@ def is_late_program(path: str) -> bool:
 def late_scripts(path: str, text: str) -> Iterator[str]:
     """If `path` is a profile, a cron table or a systemd unit, yield the shell scripts in `text`."""
     if _PROFILE.fullmatch(path):
-        yield text
+        yield _translated(text) if _FOREIGN.fullmatch(path) else text
     elif _TABLE.fullmatch(path):
         lines = re.split(f"[\n{UNKNOWN}]", plain(text))
         entries = filter(None, map(_ENTRY.match, lines))
@@ -53,3 +62,20 @@ def late_scripts(path: str, text: str) -> Iterator[str]:
     elif _UNIT.fullmatch(path):
         for entry in islice(_EXEC.finditer(plain(text)), _MAX_COMMANDS):
             yield entry[1]
+
+
+def _translated(text: str) -> str:
+    """Return a script of csh or fish with the assignments of a POSIX shell.
+
+    These shells never replace a variable that is not set by nothing: fish drops the whole word, and
+    csh ends the command. So such a variable becomes unknown.
+    """
+    names = islice(dict.fromkeys(match[1] for match in _USED.finditer(text)), _MAX_NAMES)
+    unset = "".join(f"{name}=${{{name}-{UNKNOWN}}}\n" for name in names)
+    return unset + _SETTING.sub(_assignment, text)
+
+
+def _assignment(setting: re.Match[str]) -> str:
+    name, value = setting.groups()
+    # Further words are further members of a list.
+    return f"{name}={UNKNOWN if '(' in value or '`' in value else value};:"
