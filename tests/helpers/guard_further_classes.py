@@ -631,6 +631,10 @@ echo '/' > list; rm -rf $(cat list)
 echo / > list; while read -r d; do rm -rf "$d"; done < list
 BASH_ENV=<(echo 'rm -rf /') bash -c :
 echo 'rm -rf /' > e; BASH_ENV=e bash -c :
+echo 'f() { rm -rf /; }' > e; BASH_ENV=e bash -c f
+echo 'X=/' > e; BASH_ENV=e bash -c 'rm -rf $X'
+echo 'cd /' > e; BASH_ENV=e bash -c 'rm -rf *'
+echo 'f() { rm -rf /; }' > e; echo f | bash --rcfile e -i
 bash --rcfile <(echo 'rm -rf /') -i
 echo 'rm -rf /' > rc; bash --init-file rc
 echo 'rm -rf /' > rc; ENV=$PWD/rc dash -i
@@ -659,6 +663,8 @@ echo 'rm -rf /' > x.sh
 echo 'rm -rf /' > x.sh; cat x.sh
 echo 'rm -rf /' > x.sh; bash -n x.sh
 echo 'rm -rf /' > rc; bash --rcfile rc -c 'echo hi'
+echo 'f() { rm -rf /; }' > e; BASH_ENV=e bash -c g
+echo 'X=/tmp/x' > e; BASH_ENV=e bash -c 'rm -rf "$X"'
 echo 'rm -rf build' > rc; bash --rcfile rc -i
 echo 'rm -rf /' > x.sh; bash y.sh
 echo 'rm -rf build' > x.sh; bash x.sh

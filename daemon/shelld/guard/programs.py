@@ -197,7 +197,6 @@ class Programs(Scripted):
         options = ShellOptions(arguments)
         if options.is_idle:
             return UNKNOWN if options.tells else ""
-        rest = options.rest
         child = self.copy()
         child.aliases, child.arrays, child.hashed, child.pushed = {}, {}, {}, ()
         child.functions = child.inherited = self.exported_functions()
@@ -217,24 +216,34 @@ class Programs(Scripted):
         if options.may_be_interactive:
             files += [options.startup_file, child.variables.get("ENV")]
         for file in filter(None, files):
-            child.copy().run_text(self.files.get(normalized(file, self.cwd), ""), "")
+            if content := self.files.get(normalized(file, self.cwd)):
+                # The file may define what the script uses. Perhaps the shell does not run the file,
+                # so also follow the script without it.
+                started = child.copy()
+                started.run_text(content, "")
+                started.run_shell(options, stdin)
+        return child.run_shell(options, stdin)
+
+    def run_shell(self, options: ShellOptions, stdin: str) -> str:
+        """Follow what a shell runs once it has started."""
         for name in _PROMPTS if options.is_interactive else _PROMPTS[:1]:
-            child.prompt(child.variables.get(name, ""))
+            self.prompt(self.variables.get(name, ""))
         if options.is_interactive:
-            child.copy().run_text(child.variables.get("PROMPT_COMMAND", ""), "")
+            self.copy().run_text(self.variables.get("PROMPT_COMMAND", ""), "")
+        rest = options.rest
         if options.has_command:
             if not rest:
                 return ""
-            script, child.name, child.positional = rest[0], (rest[1:2] or ["bash"])[0], rest[2:]
-            return child.run_text(script, stdin)
+            script, self.name, self.positional = rest[0], (rest[1:2] or ["bash"])[0], rest[2:]
+            return self.run_text(script, stdin)
         if rest and not options.reads_stdin:
-            child.name, child.positional = rest[0], rest[1:]
+            self.name, self.positional = rest[0], rest[1:]
             path = normalized(rest[0], self.cwd)
             text = stdin if path in ("/dev/stdin", "/dev/fd/0") else self.content(path)
             self.check_file(path, text)
-            return child.run_text(text, "")
-        child.positional = rest
-        return child.run_text(stdin, "")
+            return self.run_text(text, "")
+        self.positional = rest
+        return self.run_text(stdin, "")
 
     def run_text(self, script: str, stdin: str) -> str:
         """Follow a script. The script may be unknown, in whole or in part."""
