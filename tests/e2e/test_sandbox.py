@@ -143,6 +143,26 @@ def test_a_command_cannot_take_the_names_of_state_files(shared: Workspace, sessi
         assert (result["status"], "stateReason" in result) == ("completed", False)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        "chmod 000 /run/shelld/*",
+        "chmod 000 /run/shelld",
+        'for f in /run/shelld/[0-9]*; do mv "$f" /run/shelld/moved; mkfifo "$f"; done; exec true',
+    ],
+)
+def test_a_command_cannot_change_the_state_files_of_later_ones(
+    shared: Workspace, session: str, change: str
+) -> None:
+    daemon, path = shared
+    # The session has a sandbox of its own, so there is only one state file.
+    own = str(path / f"denied-{len(change)}")
+    configure(daemon, session, mode="workspace", network="none", deny_read=[own])
+    daemon.bash(change, session=session)
+    result = daemon.bash("x=$(echo 1)", session=session, timeout=5_000)
+    assert (result["status"], "stateReason" in result) == ("completed", False)
+
+
 def test_a_deleted_private_directory_is_left_for_one_above(shared: Workspace, session: str) -> None:
     daemon, _ = shared
     configure(daemon, session, mode="workspace", network="none")

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import os
 import signal
+import stat
 import sys
 import time
 from collections.abc import Sequence
@@ -72,6 +73,8 @@ _ENTERED_WITH: Final = 2
 _NO_FILE: Final = "-1"
 # Bash calculates with the names of the files, and its numbers have 64 bits with a sign.
 _NAME_BYTES: Final = 7
+_FILE_MODE: Final = 0o600
+_DIRECTORY_MODE: Final = 0o700
 
 
 class Sandbox:
@@ -382,10 +385,28 @@ class Sandbox:
         """
         if self._directory is None:
             raise ProcessLookupError
+        # Commands may have changed the mode of the directory.
+        os.fchmod(self._directory, _DIRECTORY_MODE)
         # A command can make files in this directory, too, so it must not know the next name.
         name = str(int.from_bytes(os.urandom(_NAME_BYTES)))
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        return os.open(name, flags, 0o600, dir_fd=self._directory), f"{PRIVATE}/{name}"
+        return os.open(name, flags, _FILE_MODE, dir_fd=self._directory), f"{PRIVATE}/{name}"
+
+    def has_file(self, descriptor: int, path: str) -> bool:
+        """Return whether commands can still write to a file from `open_file` at its path.
+
+        Commands may have deleted or replaced the file, or changed modes.
+        """
+        if self._directory is None:
+            return False
+        own, directory = os.fstat(descriptor), os.fstat(self._directory)
+        try:
+            name = os.path.basename(path)
+            found = os.stat(name, dir_fd=self._directory, follow_symlinks=False)
+        except OSError:
+            return False
+        modes = (stat.S_IMODE(own.st_mode), stat.S_IMODE(directory.st_mode))
+        return os.path.samestat(own, found) and modes == (_FILE_MODE, _DIRECTORY_MODE)
 
     def open_nothing(self) -> int:
         """Return a descriptor of the sandbox's /dev/null. Raises OSError."""

@@ -78,22 +78,28 @@ class DumpFiles:
 
 class PrivateDumpFiles(DumpFiles):
     """Owns the files of a sandbox. Inside the sandbox, bash does not see the process of the daemon.
-    `make()` makes a file, and returns its descriptor and its path in the sandbox. `nothing()` opens
-    the sandbox's /dev/null, and returns the descriptor. Both raise OSError.
+    `make()` makes a file, and returns its descriptor and its path in the sandbox. `has(descriptor,
+    path)` returns whether commands can still write to the file at this path. `nothing()` opens the
+    sandbox's /dev/null, and returns the descriptor. `make` and `nothing` raise OSError.
     """
 
-    def __init__(self, make: Callable[[], tuple[int, str]], nothing: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        make: Callable[[], tuple[int, str]],
+        has: Callable[[int, str], bool],
+        nothing: Callable[[], int],
+    ) -> None:
         # No directory in a sandbox counts as the daemon's own.
         super().__init__("/nonexistent")
         self._make_file = make
+        self._has_file = has
         self._open_nothing = nothing
         self._paths: dict[int, str] = {}
 
     def take(self) -> int:
-        # A command may have deleted the files.
-        for descriptor in [each for each in self._unused if not os.fstat(each).st_nlink]:
-            self._unused.remove(descriptor)
-            os.close(descriptor)
+        # A command may have deleted or changed the files.
+        while self._unused and not self._has_file(self._unused[-1], self.path(self._unused[-1])):
+            os.close(self._unused.pop())
         return super().take()
 
     def open_nothing(self) -> int:

@@ -70,7 +70,7 @@ class Places:
     def _place_in(self, sandbox: Sandbox) -> Place:
         place = self._inside.get(sandbox)
         if place is None:
-            files = PrivateDumpFiles(sandbox.open_file, sandbox.open_nothing)
+            files = PrivateDumpFiles(sandbox.open_file, sandbox.has_file, sandbox.open_nothing)
             place = self._inside[sandbox] = Place(sandbox, files, sandbox)
         return place
 
