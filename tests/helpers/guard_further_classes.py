@@ -635,6 +635,11 @@ echo 'f() { rm -rf /; }' > e; BASH_ENV=e bash -c f
 echo 'X=/' > e; BASH_ENV=e bash -c 'rm -rf $X'
 echo 'cd /' > e; BASH_ENV=e bash -c 'rm -rf *'
 echo 'f() { rm -rf /; }' > e; echo f | bash --rcfile e -i
+BASH_ENV='$(rm -rf /)' bash -c :
+export BASH_ENV='`rm -rf /`'; bash -c :
+ENV='$(rm -rf /)' sh
+echo 'rm -rf /' > ~/e; BASH_ENV='$HOME/e' bash -c :
+echo 'rm -rf /' | BASH_ENV=/dev/stdin bash -c :
 bash --rcfile <(echo 'rm -rf /') -i
 echo 'rm -rf /' > rc; bash --init-file rc
 echo 'rm -rf /' > rc; ENV=$PWD/rc dash -i
@@ -664,6 +669,8 @@ echo 'rm -rf /' > x.sh; cat x.sh
 echo 'rm -rf /' > x.sh; bash -n x.sh
 echo 'rm -rf /' > rc; bash --rcfile rc -c 'echo hi'
 echo 'f() { rm -rf /; }' > e; BASH_ENV=e bash -c g
+BASH_ENV='$(date)' bash -c :
+ENV='$(rm -rf /)' sh -c :
 echo 'X=/tmp/x' > e; BASH_ENV=e bash -c 'rm -rf "$X"'
 echo 'rm -rf build' > rc; bash --rcfile rc -i
 echo 'rm -rf /' > x.sh; bash y.sh

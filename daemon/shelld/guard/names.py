@@ -251,6 +251,12 @@ class Names(Arrays):
         with suppress(ExpansionError):
             expand_text(value, self.copy())
 
+    def expanded_value(self, name: str) -> str:
+        """Expand the value of a variable, such as BASH_ENV, that a shell expands when it starts."""
+        with suppress(ExpansionError):
+            return expand_text(self.variables.get(name, ""), self.copy())
+        return ""
+
     def output_of(self, script: str) -> str:
         if (word := _FILE.match(script)) and not script[Ends(script).of_word(word.end()) :].strip():
             # The script is ``$(< file)``, which reads a file.

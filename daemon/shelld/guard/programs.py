@@ -39,9 +39,10 @@ _MAX_CANDIDATES: Final = 32
 _LOADERS: Final = ("ld-linux", "ld-musl", "ld64.so", "ld.so")
 # The variables that an interactive shell expands. Other shells expand only PS4, which is the first
 # of these variables.
-_PROMPTS: Final = ("PS4", "PS0", "PS1", "PS2", "ENV")
+_PROMPTS: Final = ("PS4", "PS0", "PS1", "PS2")
 # Bash runs this function if a program does not exist.
 _NOT_FOUND: Final = "command_not_found_handle"
+_STDIN: Final = ("/dev/stdin", "/dev/fd/0")
 _FUNCTION_ENTRY: Final = re.compile(r"BASH_FUNC_([^\s%]++)%%")
 # The guard follows at most this many nested calls of a recursive function.
 _MAX_RECURSION: Final = 2
@@ -211,12 +212,15 @@ class Programs(Scripted):
         # Bash sets PWD to its working directory when it starts.
         child.variables.pop("PWD", None)
         child.variables.pop("_", None)
-        # Bash runs the file in BASH_ENV before the script. An interactive shell runs other files.
-        files = [child.variables.get("BASH_ENV")]
+        # Bash expands BASH_ENV, and runs this file before the script. An interactive shell runs
+        # other files.
+        files: list[str | None] = [child.expanded_value("BASH_ENV")]
         if options.may_be_interactive:
-            files += [options.startup_file, child.variables.get("ENV")]
+            files += [options.startup_file, child.expanded_value("ENV")]
         for file in filter(None, files):
-            if content := self.files.get(normalized(file, self.cwd)):
+            path = normalized(file, self.cwd)
+            content = stdin if path in _STDIN else self.files.get(path)
+            if content:
                 # The file may define what the script uses. Perhaps the shell does not run the file,
                 # so also follow the script without it.
                 started = child.copy()
@@ -239,7 +243,7 @@ class Programs(Scripted):
         if rest and not options.reads_stdin:
             self.name, self.positional = rest[0], rest[1:]
             path = normalized(rest[0], self.cwd)
-            text = stdin if path in ("/dev/stdin", "/dev/fd/0") else self.content(path)
+            text = stdin if path in _STDIN else self.content(path)
             self.check_file(path, text)
             return self.run_text(text, "")
         self.positional = rest
