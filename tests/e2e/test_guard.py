@@ -84,6 +84,14 @@ def test_guard_knows_options_in_the_env_of_a_call(daemon: RawDaemon) -> None:
             assert daemon.fail("bash", with_options)["code"] == 1002, command
 
 
+@pytest.mark.parametrize("name", ["BASH_ENV", "PS4"])
+def test_guard_judges_what_bash_expands_in_the_env_of_a_call(daemon: RawDaemon, name: str) -> None:
+    params = {"command": "ls", "dry_run": True}
+    assert daemon.call("bash", {**params, "env": {name: "$(date)"}})["verdict"] == "allow"
+    dangerous = {**params, "env": {name: f"$(dd of={NO_DISK})"}}
+    assert daemon.fail("bash", dangerous)["code"] == 1002
+
+
 def test_command_is_judged_again_if_its_session_was_closed(daemon: RawDaemon) -> None:
     daemon.bash("dd() { :; }", session="closed")
     # The guard judges a command of this length in a thread. The daemon closes the session before

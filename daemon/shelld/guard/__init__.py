@@ -55,3 +55,4 @@ class StartState(Struct, frozen=True):
     home: str | None = None
     functions: tuple[str, ...] = ()
     parts: tuple[str, ...] = ()
+    expanded: tuple[str, ...] = ()

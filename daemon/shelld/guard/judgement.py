@@ -102,6 +102,8 @@ def _judge(command: str, start: StartState, budget: Budget) -> Verdict:
         shell.exported = shell.exported.union(exported)
         shell.cwd = normalized(cleaned(start.cwd), "/")
         shell.home = start.env.get("HOME", start.home)
+        for name in start.expanded:
+            shell.expanded_value(name)
         stdin = UNKNOWN if start.stdin is None else cleaned(start.stdin)
         shell.follow(cleaned(command), stdin)
     except Blocked as blocked:

@@ -28,6 +28,8 @@ from shelld_protocol.shell_methods import BashParams
 # wait until the guard is loaded.
 LOAD_DELAY_S: Final = 0.03
 
+# If a call sets these variables, bash expands BASH_ENV when it starts, and PS4 when it traces.
+_EXPANDED: Final = ("BASH_ENV", "PS4")
 # How long it may take to parse one function of the environment, or one typed command. Other
 # requests wait during this time.
 MAX_PARSING_S: Final = 0.01
@@ -153,7 +155,8 @@ async def _start_state(session: Session, params: BashParams | ExplainCommandPara
         parts = (*functions.values(), *variables)
     stdin = params.stdin or "" if isinstance(params, BashParams) else ""
     home = home_without_variable(environment)
-    return StartState(cwd, environment, script, stdin, home, exported, parts)
+    expanded = tuple(name for name in _EXPANDED if (params.env or {}).get(name))
+    return StartState(cwd, environment, script, stdin, home, exported, parts, expanded)
 
 
 async def explain_command(
