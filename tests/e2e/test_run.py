@@ -168,6 +168,12 @@ def test_leftover_processes_are_ended_and_named() -> None:
     assert left == f"shelld: ended what the command had left running: {pid} sleep"
 
 
+def test_name_of_a_leftover_process_does_not_control_the_terminal() -> None:
+    renamed = r"(printf '\e[2Jx' > /proc/$BASHPID/comm; kill -STOP $BASHPID) &"
+    ended = run("-q", "--", f"{renamed} until grep -q 2J /proc/$!/comm; do sleep 0.01; done")
+    assert ended.stderr.decode().endswith(" \N{REPLACEMENT CHARACTER}[2Jx\n")
+
+
 def test_slow_reader_causes_no_timeout_of_an_ended_command() -> None:
     # The first timeout is shorter and began earlier, so it has passed by the time the second
     # timeout has passed.

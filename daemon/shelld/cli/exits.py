@@ -6,6 +6,8 @@ import signal
 from pathlib import Path
 from typing import Final, Protocol
 
+from shelld.cli.watch_lines import printable
+
 # The exit codes of timeout(1).
 TIMED_OUT: Final = 124
 FAILED: Final = 125
@@ -36,6 +38,8 @@ def _number_of(name: str) -> int:
 def name_of(pid: int) -> str:
     """Return a pid, followed by the name of the process's program if the process still exists."""
     try:
-        return f"{pid} {Path(f'/proc/{pid}/comm').read_text(errors='replace').strip()}"
+        name = Path(f"/proc/{pid}/comm").read_text(errors="replace").removesuffix("\n")
     except OSError:
         return str(pid)
+    # A process can choose its name, and must not control the terminal with it.
+    return f"{pid} {printable(name.strip())}"
