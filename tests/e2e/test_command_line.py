@@ -170,6 +170,14 @@ def test_explain_knows_the_home_directory_without_home(monkeypatch: pytest.Monke
     assert explain(["rm -rf ~"]) == 1
 
 
+def test_no_command_controls_the_terminal_of_explain(capsys: pytest.CaptureFixture[str]) -> None:
+    assert explain(["rm -rf / '\x1b[2J\x1b[H\rallow\n  ls\t1'"]) == 1
+    shown = capsys.readouterr().out
+    assert shown.startswith("block: ")
+    assert "allow" in shown
+    assert [each for each in shown if each != "\n" and not each.isprintable()] == []
+
+
 def test_explain_escapes_unprintable_text() -> None:
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
     command = [sys.executable, "-P", "-m", "shelld", "explain", "rm -rf / # \u4e16"]

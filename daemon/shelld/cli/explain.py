@@ -18,6 +18,7 @@ from typing import Final
 from shelld.cli.arguments import ArgumentParser
 from shelld.cli.parser import parse_options
 from shelld.cli.show import refuse, show
+from shelld.cli.watch_lines import printable
 from shelld.cli.words import command_of
 from shelld.guard import StartState
 from shelld.guard.judgement import judge
@@ -78,5 +79,6 @@ def explain(arguments: Sequence[str]) -> int:
     if verdict.rule is not None:
         lines += [f"rule: {verdict.rule}", f"segment: {verdict.segment}"]
     lines += [f"  {line}" for line in verdict.trace]
-    text = "\n".join(lines)
+    # The command may be a stranger's, and must not overwrite the verdict on the terminal.
+    text = "\n".join(map(printable, "\n".join(lines).split("\n")))
     return show(text, _EXIT_CODES[verdict.verdict])
