@@ -144,6 +144,7 @@ def test_sizes_out_of_bounds_are_refused(text: str, capsys: pytest.CaptureFixtur
         (["--", "rm -rf /"], "rm -rf /"),
         (["echo", "rm -rf /; x", "-h"], "echo 'rm -rf /; x' -h"),
         (["rm -rf / | cat"], "rm -rf / | cat"),
+        (["--", "ls", "--guard-rules", "x"], "ls --guard-rules x"),
     ],
 )
 def test_explain_joins_words_to_one_command(

@@ -54,10 +54,11 @@ def explain(arguments: Sequence[str]) -> int:
         "--guard-rules", metavar="FILE", help="a TOML file of commands to block or to allow"
     )
     options = parser.parse_args(arguments)
-    words = options.command[1:] if options.command[:1] == ["--"] else options.command
+    has_dashes = options.command[:1] == ["--"]
+    words = options.command[1:] if has_dashes else options.command
     if not words:
         parser.error("the following arguments are required: COMMAND")
-    if any(word.partition("=")[0] == "--guard-rules" for word in words):
+    if not has_dashes and any(word.partition("=")[0] == "--guard-rules" for word in words):
         parser.error("--guard-rules comes before COMMAND")
     try:
         command = command_of(words)
