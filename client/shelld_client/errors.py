@@ -70,7 +70,7 @@ class CommandFailed(ShellError):
     """A command that was run with `check` has failed. `result` is its result."""
 
     def __init__(self, result: BashResult) -> None:
-        how = result.signal or f"exit code {result.exit_code}"
+        how = how_it_ended(result)
         # If the daemon has cut a text, the last line is missing.
         texts = [text for text in (result.stderr, result.stdout) if not _is_cut(result, text)]
         wrote = next(filter(None, map(_last_line, texts)), "")
@@ -294,6 +294,12 @@ class ProtocolError(ShellError):
 
 class NoAnswer(ProtocolError):
     """The peer has sent no answer within `start_timeout`."""
+
+
+def how_it_ended(result: BashResult | BashOutputResult) -> str:
+    """Return the exit code or the signal, and why the daemon has ended the command, if it has."""
+    how = result.signal or f"exit code {result.exit_code}"
+    return how if result.reason is None else f"{how} ({result.reason})"
 
 
 def _last_line(text: str) -> str:

@@ -19,6 +19,7 @@ from shelld_client.errors import (
     ProtocolError,
     ShellError,
     WaitTimedOut,
+    how_it_ended,
 )
 from shelld_client.gaps import OutputReader, Request
 from shelld_client.mailbox import End, Mailbox
@@ -260,7 +261,7 @@ class Job(Items[Event]):
         if result.listening:
             return result.listening[0]
         if not result.is_running:
-            how = result.signal or f"exit code {result.exit_code}"
+            how = how_it_ended(result)
             raise JobEnded(f"the command ended with {how} and did not {deed}", result)
         raise WaitTimedOut(f"the command did not {deed} within {timeout:g} s", result)
 

@@ -132,6 +132,9 @@ async def test_wait_for_text_that_never_comes_raises(spawn: Spawn) -> None:
         async with shell.start("kill -9 $$") as job:
             with pytest.raises(JobEnded, match="ended with SIGKILL"):
                 await job.wait_for("done")
+        async with shell.start("read x", open_stdin=True, on_prompt="kill") as job:
+            with pytest.raises(JobEnded, match=r"ended with SIGTERM \(prompt\)"):
+                await job.wait_for("done")
         # The exceptions do not have all output, so the last line is not known.
         for more, message in (("", r"write 'done'$"), ("echo why >&2", r"last line is: why$")):
             async with shell.start(f"yes | head -c 200000\n{more}\nexit 3") as job:

@@ -22,6 +22,8 @@ async def test_check_raises_for_a_command_that_fails(spawn: Spawn) -> None:
         assert (caught.value.stdout, caught.value.stderr) == ("out\n", "1\nwhy\n")
         with pytest.raises(CommandFailed, match=r"^the command failed with SIGKILL$"):
             await shell.bash("kill -9 $$", check=True)
+        with pytest.raises(CommandFailed, match=r"^the command failed with SIGTERM \(prompt\)$"):
+            await shell.bash("read x", check=True, open_stdin=True, on_prompt="kill")
         # The last line of a text that was cut is not known.
         long = "yes | head -c 2000000"
         with pytest.raises(CommandFailed, match=r"exit code 3$"):
