@@ -146,6 +146,10 @@ def bash(command: str, options: Mapping[str, Any]) -> Call[AnyBashResult]:
     if "sandbox" in params:
         params["sandbox"] = msgspec.to_builtins(params["sandbox"])
     if isinstance(params.get("stdin"), (bytes, bytearray, memoryview)):
+        if "stdin_base64" in params:
+            raise refused_here(
+                invalid_params("Give stdin or stdin_base64, not both", "stdin_base64")
+            )
         params["stdin_base64"] = base64.b64encode(bytes(params.pop("stdin"))).decode()
 
     def decode(result: bytes) -> AnyBashResult:
@@ -219,6 +223,8 @@ def write_stdin(
     params = _given(bash_id=bash_id, text=text, **options)
     data: bytes | bytearray | memoryview | None = params.pop("data", None)
     if data is not None:
+        if "base64" in params:
+            raise refused_here(invalid_params("Give data or base64, not both", "base64"))
         # `b64encode` refuses a view with gaps, but `tobytes` copies it.
         plain = data.tobytes() if isinstance(data, memoryview) else data
         params["base64"] = base64.b64encode(plain).decode()

@@ -249,3 +249,12 @@ async def test_boolean_start_timeout_is_refused(spawn: Spawn) -> None:
     with pytest.raises(TypeError, match="start_timeout"):
         async with spawn(start_timeout=True):
             pass
+
+
+async def test_bytes_do_not_replace_other_bytes(shell: Any) -> None:
+    with pytest.raises(InvalidParams, match="not both") as refused:
+        await shell.bash("cat", stdin=b"a", stdin_base64="Yg==")
+    assert refused.value.parameter == "stdin_base64"
+    with pytest.raises(InvalidParams, match="not both") as refused:
+        await shell.write_stdin("x", data=b"a", base64="Yg==")
+    assert refused.value.parameter == "base64"
