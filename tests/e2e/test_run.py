@@ -389,6 +389,12 @@ def test_third_signal_restores_the_terminal() -> None:
     os.close(main)
 
 
+def test_tty_has_a_usual_size_if_our_terminal_has_none() -> None:
+    command = [*PROGRAM, "run", "-q", "-t", "--", "stty size"]
+    with UserTerminal(command, env=ENVIRONMENT, rows=0, cols=0) as terminal:
+        assert terminal.rest() == (0, "24 80\r\n")
+
+
 def test_signals_end_the_command_after_a_resize_of_a_lost_terminal() -> None:
     main, inner = pty.openpty()
     command = [*PROGRAM, "run", "-q", "-t", "--", "trap '' HUP; echo ready; exec sleep 300"]
