@@ -260,6 +260,10 @@ def target_lost(target: str, message: str, *, maybe_started: bool, text: str = "
     return RpcError(ErrorKind.TARGET_LOST, message, data)
 
 
+def no_such_call() -> RpcError:
+    return invalid_params("Invalid value for request_id: no such call runs a command", "request_id")
+
+
 def unknown_target(name: str) -> RpcError:
     shown = name if len(name) <= 100 else name[:100] + "..."
     return invalid_params(f"Invalid value for target: there is no target {shown}", "target")

@@ -740,6 +740,26 @@ def test_command_does_not_run_after_a_cut_if_the_sandbox_of_its_session_never_st
         assert hub.fail("bash", {"command": "true"} | session)["code"] == 1010
 
 
+def test_call_that_waits_for_the_settings_of_its_session_is_handed_over(
+    hub: RawDaemon, tmp_path: Path
+) -> None:
+    # From the second start on, the target starts when the test tells it to.
+    old, new = shlex.quote(f"{tmp_path}/old"), shlex.quote(f"{tmp_path}/new")
+    script = f"[ ! -e {old} ] || until [ -e {new} ]; do sleep 0.05; done; : > {old}"
+    with target(hub, "cut", "sh", "-c", f'{script}; exec "$@"', "sh", *FAR, "--grace", "988"):
+        limits = {"open_files": 44}
+        hub.call("configure_session", {"session": "far", "limits": limits, "target": "cut"})
+        os.kill(daemon_of(hub, "988"), signal.SIGKILL)
+        wait_for(lambda: hub.call("list_targets")["targets"][-1]["state"] == "lost")
+        call = hub.request("bash", {"command": "sleep 300", "session": "far"})
+        handing = hub.request("background", {"request_id": call})
+        hub.call("ping")
+        (tmp_path / "new").touch()
+        handed = hub.answer(handing)["result"]
+        assert handed["bash_id"] == hub.answer(call)["result"]["bash_id"]
+        hub.call("kill_shell", {"bash_id": handed["bash_id"]})
+
+
 def test_command_that_waits_for_lost_settings_has_not_started(
     hub: RawDaemon, tmp_path: Path
 ) -> None:

@@ -195,6 +195,8 @@ class RequestContext(Struct, eq=False):
     deferral: Deferral | None = None
     result_at_stop: object = None
     passed_on: PassedOn | None = None
+    # True if the request goes to a target. It may still wait for the settings of its session.
+    is_for_target: bool = False
     # True if the client was lost before the request has ended.
     is_left: bool = False
     # True if the command ends when its client is lost.
@@ -255,6 +257,17 @@ class RequestContext(Struct, eq=False):
             # The call that started the command was answered. This request may be a repeated call
             # that still waits for the command.
             self.command.hand_over_repeats()
+
+    def passes_on(self, passed_on: PassedOn) -> None:
+        """Record that this request was passed on to its target."""
+        self.passed_on = passed_on
+        self._tell_of_progress()
+
+    async def wait_until_passed_on(self) -> None:
+        """Wait until this request was passed on to its target, or is over."""
+        while self.passed_on is None and not self.is_over:
+            self._progress = self._progress or anyio.Event()
+            await self._progress.wait()
 
     async def wait_for_command(self) -> Shell | None:
         """Wait until this request has started a shell.

@@ -14,7 +14,7 @@ from shelld.shells.lifecycle import ShellStatus
 from shelld.shells.shell import Shell
 from shelld.shells.starting import raise_failure
 from shelld.waits.prompts import run_state_of
-from shelld_protocol.errors import invalid_params
+from shelld_protocol.errors import invalid_params, no_such_call
 from shelld_protocol.input_methods import ResizeShellParams, WriteStdinParams
 from shelld_protocol.shell_methods import (
     BackgroundParams,
@@ -89,7 +89,7 @@ async def shell_named_by(
     for request in context.find_requests(params.request_id):
         if (shell := await request.wait_for_command()) is not None:
             return shell
-    raise invalid_params("Invalid value for request_id: no such call runs a command", "request_id")
+    raise no_such_call()
 
 
 def _kill_message(shell_id: str, stopped: bool, survivors: list[int]) -> str:

@@ -27,6 +27,7 @@ from shelld_protocol.errors import (
     PassedOnError,
     RpcError,
     invalid_params,
+    no_such_call,
     target_lost,
     unknown_target,
 )
@@ -110,9 +111,12 @@ def passing_on(method: str, params_type: type[Params]) -> Divert:
         if context.daemon.targets.is_empty:
             return None
         members = members_of(params_type, raw_params)
+        if (called := _waiting_request(context, members)) is not None:
+            return _follow(context, method, called, members)
         found = _target_of(context, method, members, takes_target=takes_target)
         if found is None:
             return None
+        context.is_for_target = True
         # A method without `target` cannot name the target's target that has the session. That
         # target is found at the next daemon.
         place = place_in(members) if takes_target else None
@@ -159,6 +163,25 @@ def _request_of(context: RequestContext, members: Members) -> PassedOn | None:
         if each.passed_on is not None:
             return each.passed_on
     return None
+
+
+def _waiting_request(context: RequestContext, members: Members) -> RequestContext | None:
+    """If `request_id` names only a request that will be passed on, return this request."""
+    raw = members.get("request_id")
+    found = () if raw is None else context.find_requests(_plain(raw))
+    is_waiting = all(each.is_for_target and each.passed_on is None for each in found)
+    return found[0] if found and is_waiting else None
+
+
+async def _follow(
+    context: RequestContext, method: str, called: RequestContext, members: Members
+) -> Any:
+    """Pass a request on after the request that it names."""
+    await called.wait_until_passed_on()
+    target = _target_of(context, method, members, takes_target=False)
+    if target is None:
+        raise no_such_call()
+    return await _pass_on(context, method, target, members, None)
 
 
 def _plain(raw: Raw) -> int | str:
@@ -232,12 +255,11 @@ async def _pass_on(
         link = target.connected(pool, attend)
         link.listen(context.notify, context.recipient)
         call = link.begin(method, encode(members), context.request_id)
-        context.passed_on = PassedOn(target.name, call.far_id)
-        if method == "bash":
-            context.passed_on = PassedOn(target.name, call.far_id, partial(link.leave, call))
-            if context.leaves_command:
-                # The client was lost while the request waited for its turn.
-                link.leave(call)
+        leave = partial(link.leave, call) if method == "bash" else None
+        context.passes_on(PassedOn(target.name, call.far_id, leave))
+        if method == "bash" and context.leaves_command:
+            # The client was lost while the request waited for its turn.
+            link.leave(call)
         result = await _answer(context, link, call, method, members)
     except BaseException as error:
         use.fail(error, link, is_sent=call is not None and call.is_sent)
