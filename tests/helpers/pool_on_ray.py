@@ -501,6 +501,12 @@ asyncio.run(work())
     asyncio.run(until(lambda: not any(map(is_alive, pids))))
 
 
+async def test_session_whose_name_no_daemon_takes_is_no_load(pool: Pool) -> None:
+    with pytest.raises(InvalidParams, match="must not contain lone surrogates"):
+        await pool.bash("true", session="\udc80")
+    assert not any(load.sessions for load in pool.loads)
+
+
 async def test_pool_cannot_be_pickled(pool: Pool) -> None:
     for each in (pool, pool.session("a")):
         with pytest.raises(TypeError, match="cannot be pickled"):

@@ -20,7 +20,7 @@ import anyio
 from shelld_client import calls
 from shelld_client.call_options import BashOptions, RunOptions
 from shelld_client.command_lines import daemon_command
-from shelld_client.errors import ShellError
+from shelld_client.errors import ShellError, refused_here
 from shelld_client.ray.engine import Needs, connect, room
 from shelld_client.ray.link import Failure
 from shelld_client.ray.mapping import Results
@@ -28,6 +28,7 @@ from shelld_client.ray.member import Member, closed, lost
 from shelld_client.ray.placement import Placement
 from shelld_client.ray.session import Session
 from shelld_client.ray.starting import all_started
+from shelld_protocol.errors import invalid_params
 from shelld_protocol.shell_methods import BackgroundResult, BashResult
 
 _REMOVED: Final = lost("it was removed from the pool")
@@ -159,6 +160,10 @@ class Pool:
         """
         if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"the name of a session must be text, not {type(name).__name__}")
+        if not name.isascii() and any("\ud800" <= each <= "\udfff" for each in name):
+            # No daemon takes this name, so nothing could close the session.
+            reason = "Invalid value for session: must not contain lone surrogates"
+            raise refused_here(invalid_params(reason, "session"))
         return Session(self._placement, name)
 
     @overload
