@@ -635,6 +635,8 @@ echo 'f() { rm -rf /; }' > e; BASH_ENV=e bash -c f
 echo 'X=/' > e; BASH_ENV=e bash -c 'rm -rf $X'
 echo 'cd /' > e; BASH_ENV=e bash -c 'rm -rf *'
 echo 'f() { rm -rf /; }' > e; echo f | bash --rcfile e -i
+PROMPT_COMMAND='rm -rf /' bash
+PS1='$(rm -rf /)' bash --norc
 BASH_ENV='$(rm -rf /)' bash -c :
 export BASH_ENV='`rm -rf /`'; bash -c :
 ENV='$(rm -rf /)' sh
@@ -669,6 +671,8 @@ echo 'rm -rf /' > x.sh; cat x.sh
 echo 'rm -rf /' > x.sh; bash -n x.sh
 echo 'rm -rf /' > rc; bash --rcfile rc -c 'echo hi'
 echo 'f() { rm -rf /; }' > e; BASH_ENV=e bash -c g
+PROMPT_COMMAND='history -a' PS1='$(git branch) ' bash
+PROMPT_COMMAND='rm -rf /' bash -c :
 BASH_ENV='$(date)' bash -c :
 ENV='$(rm -rf /)' sh -c :
 echo 'X=/tmp/x' > e; BASH_ENV=e bash -c 'rm -rf "$X"'

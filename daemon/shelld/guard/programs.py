@@ -230,9 +230,9 @@ class Programs(Scripted):
 
     def run_shell(self, options: ShellOptions, stdin: str) -> str:
         """Follow what a shell runs once it has started."""
-        for name in _PROMPTS if options.is_interactive else _PROMPTS[:1]:
+        for name in _PROMPTS if options.may_be_interactive else _PROMPTS[:1]:
             self.prompt(self.variables.get(name, ""))
-        if options.is_interactive:
+        if options.may_be_interactive:
             self.copy().run_text(self.variables.get("PROMPT_COMMAND", ""), "")
         rest = options.rest
         if options.has_command:
