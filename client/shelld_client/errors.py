@@ -73,7 +73,7 @@ class CommandFailed(ShellError):
         how = how_it_ended(result)
         # If the daemon has cut a text, the last line is missing.
         texts = [text for text in (result.stderr, result.stdout) if not _is_cut(result, text)]
-        wrote = next(filter(None, map(_last_line, texts)), "")
+        wrote = next((line for line in map(_last_line, texts) if line), "")
         sentence = f"the command failed with {how}"
         super().__init__(f"{sentence}; its last line is: {wrote}" if wrote else sentence)
         self.result = result
@@ -95,7 +95,7 @@ class _WaitFailed(ShellError):
         streams = ((result.stderr, result.stderr_range), (result.stdout, result.stdout_range))
         # If there is more output of a stream, its last line is missing.
         texts = [text for text, part in streams if not _has_more(result, part)]
-        wrote = next(filter(None, map(_last_line, texts)), "")
+        wrote = next((line for line in map(_last_line, texts) if line), "")
         super().__init__(f"{message}; its last line is: {wrote}" if wrote else message)
         # Keep the original message, because pickle passes it to the constructor of the copy.
         self._message = message
