@@ -35,7 +35,7 @@ async def test_an_answer_before_garbage_arrives(spawn: Spawn) -> None:
     script = rf"read -r; env printf '%s\nno json\n' '{PONG}'; cat > /dev/null"
     async with spawn(peer(script)) as shell:
         await shell.ping()
-        with pytest.raises(ProtocolError, match="no JSON-RPC message"):
+        with pytest.raises(ProtocolError, match="not a JSON-RPC message"):
             await shell.ping()
 
 

@@ -69,7 +69,7 @@ def test_nested_call_returns_at_every_step(size: int, every: int) -> None:
             interloper = Interloper(step, call)
             sys.settrace(interloper)
             try:
-                with pytest.raises(ShellError, match="no BashResult"):
+                with pytest.raises(ShellError, match="not a valid BashResult"):
                     client.bash("true", stdin="x" * size)
             finally:
                 sys.settrace(None)
