@@ -89,6 +89,14 @@ class Box:
         listed = self._podman("exec", "box", "sh", "-c", script).stdout.splitlines()
         return [line.strip() for line in listed if "shelld" in line or MARK in line]
 
+    def wait_until_empty(self) -> None:
+        """Wait until neither shelld nor a command of these tests runs in the container."""
+        try:
+            wait_for(lambda: not self.processes(), "an empty container")
+        except AssertionError as error:
+            error.add_note(f"still running: {self.processes()}")
+            raise
+
     def _podman(self, *words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             ["podman", *words], env=self.env, capture_output=True, text=True, check=False
@@ -154,7 +162,7 @@ def test_end_of_a_connection_leaves_no_process_in_the_container(
         cut_connection(hub, shell)
     else:
         hub.call("remove_target", {"name": "box"})
-    wait_for(lambda: not box.processes(), "an empty container")
+    box.wait_until_empty()
     if is_cut:
         assert hub.bash("echo again", target="box")["stdout"] == "again\n"
         lost = hub.answer(hub.request("bash_output", {"bash_id": shell}))
@@ -171,7 +179,7 @@ def test_lasting_daemon_in_a_container_outlives_the_connection(box: Box, hub: Ra
     write = {"bash_id": shell, "text": "two\n", "until": "exit", "wait": 60_000, "stdout_offset": 0}
     assert hub.call("write_stdin", write)["stdout"] == "one\ntwo\n"
     hub.bash("shelld stop work &", target="box")
-    wait_for(lambda: not box.processes(), "the end of the lasting daemon")
+    box.wait_until_empty()
 
 
 def test_shelld_is_sent_to_a_container(box: Box, hub: RawDaemon) -> None:
@@ -183,4 +191,4 @@ def test_shelld_is_sent_to_a_container(box: Box, hub: RawDaemon) -> None:
     assert there["stdout"].split("\0")[:-1] == list(INIT)
     assert any("/.cache/shelld/" in line for line in box.processes())
     hub.call("remove_target", {"name": "bare"})
-    wait_for(lambda: not box.processes(), "an empty container")
+    box.wait_until_empty()
