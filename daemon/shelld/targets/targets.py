@@ -165,20 +165,22 @@ class Targets:
         Return True if the daemon has ended in time by itself. Otherwise, its process was killed, or
         there was no connection to it.
         """
-        self._targets.pop(target.name, None)
-        self._sessions = {
+        others = {
             name: session
             for name, session in self._sessions.items()
             if session.target != target.name
         }
         link = target.link
-        if link is None or link.is_over:
-            return False
         try:
+            self._targets.pop(target.name, None)
+            self._sessions = others
+            if link is None or link.is_over:
+                return False
             return await link.end()
         except BaseException:
             # Nobody else knows this link, so nobody else would cut it.
-            link.cut()
+            if link is not None:
+                link.cut()
             raise
 
     def hang_up(self) -> None:
