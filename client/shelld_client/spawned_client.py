@@ -108,7 +108,7 @@ class SpawnedClient:
         start_timeout: float | None = START_TIMEOUT_S,
         reconnect: bool = False,
     ) -> Self:
-        """Return a client. When it is entered, it joins the lasting daemon `name`, or starts it.
+        """Return a client that joins the lasting daemon `name`. If none runs, it starts one.
 
         When the `with` block of the client ends, the daemon and its shells continue to run. The
         daemon ends after `linger` seconds without a client. If `linger` is None, a running daemon
@@ -120,12 +120,12 @@ class SpawnedClient:
         is attached, the error is `DaemonExited` with `exit_code` 4.
 
         With `reconnect`, if the connection is lost, the client tries to reconnect for up to 30
-        seconds. Among the calls under way, the client repeats those that have an `idempotency_key`.
-        It also repeats calls that have no further effect the second time: `kill_shell`,
-        `bash_output` with an offset, and calls that only read. All other calls under way raise
-        `TargetLost`. Iterations over events and jobs continue after the last event that they
-        received. If the daemon has died, or another client has taken it, the client does not
-        reconnect, and calls raise `DaemonExited`.
+        seconds. Then the client repeats the calls in flight that have an `idempotency_key`. It also
+        repeats calls that have no further effect the second time: `kill_shell`, `bash_output` with
+        an offset, and calls that only read. All other calls in flight raise `TargetLost`.
+        Iterations over events and jobs continue after the last event that they received. If the
+        daemon has died, or another client has taken it, the client does not reconnect, and calls
+        raise `DaemonExited`.
         """
         command = attach_command(name, linger=linger, steal=steal, args=args)
         again = attach_command(name, linger=None, steal=False, args=())

@@ -244,7 +244,7 @@ def _exit_code(server: Server | None, output: Output | None) -> int:
     failure = output.failure
     if output.backlog and not output.is_broken:
         failure = "the client has not read all answers in time"
-    # Write to stderr and not to the log file. A user who has redirected stdout still sees stderr.
+    # Write to stderr, not to the log file, because a user of `shelld >file` sees only stderr.
     if failure is not None:
         write_without_waiting(2, f"shelld: cannot write to stdout: {failure}\n".encode())
         return STDOUT_FAILED

@@ -6,7 +6,7 @@ import signal
 from pathlib import Path
 from typing import Final, Protocol
 
-from shelld.cli.watch_lines import printable
+from shelld.cli.formats import printable
 
 # The exit codes of timeout(1).
 TIMED_OUT: Final = 124

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Final
 
 from shelld.cli.arguments import ArgumentParser
+from shelld.cli.formats import printable
 from shelld.cli.parser import parse_options
 from shelld.cli.show import refuse, show
-from shelld.cli.watch_lines import printable
 from shelld.cli.words import command_of
 from shelld.guard import StartState
 from shelld.guard.judgement import judge

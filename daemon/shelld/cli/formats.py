@@ -1,6 +1,15 @@
-"""Formats durations and sizes for people. Pure."""
+"""Formats durations, sizes and the texts of others for people. Pure."""
 
 from __future__ import annotations
+
+from typing import Final
+
+_UNPRINTABLE: Final = "\N{REPLACEMENT CHARACTER}"
+_TAB: Final = "    "
+
+# The size that most programs assume for a terminal that does not know its size.
+USUAL_COLS: Final = 80
+USUAL_ROWS: Final = 24
 
 
 def duration(seconds: float) -> str:
@@ -28,3 +37,11 @@ def size(count: int) -> str:
         if value < 1023.95 or unit == "GiB":
             return f"{value:.1f} {unit}"
     raise AssertionError("the last unit takes any size")
+
+
+def printable(text: str) -> str:
+    """Replace all characters that could control a terminal."""
+    if text.isprintable():
+        return text
+    text = text.replace("\t", _TAB)
+    return "".join(each if each.isprintable() else _UNPRINTABLE for each in text)

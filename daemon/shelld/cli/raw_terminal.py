@@ -12,13 +12,11 @@ import tty
 from contextlib import suppress
 from typing import Any, Final, Self
 
+from shelld.cli.formats import USUAL_COLS, USUAL_ROWS
 from shelld_client import BashOptions, Client, ShellError
 
 # The largest terminal that the daemon makes.
 _MAX_SIDE: Final = 1_000
-# The size that most programs assume for a terminal of unknown size.
-_USUAL_ROWS: Final = 24
-_USUAL_COLS: Final = 80
 
 
 class RawTerminal:
@@ -76,4 +74,4 @@ def _size() -> tuple[int, int]:
     """Return rows and columns."""
     cols, rows = os.get_terminal_size(1)
     # A terminal that does not know its size, such as a serial console, reports 0.
-    return min(rows or _USUAL_ROWS, _MAX_SIDE), min(cols or _USUAL_COLS, _MAX_SIDE)
+    return min(rows or USUAL_ROWS, _MAX_SIDE), min(cols or USUAL_COLS, _MAX_SIDE)

@@ -24,10 +24,9 @@ from typing import Final
 from shelld.cli.arguments import ArgumentParser
 from shelld.cli.display import Display, OutputLost
 from shelld.cli.exits import FAILED, REFUSED, TIMED_OUT, exit_code_of, name_of
-from shelld.cli.formats import duration
+from shelld.cli.formats import duration, printable
 from shelld.cli.lines import Lines
 from shelld.cli.parser import parse_options
-from shelld.cli.watch_lines import printable
 from shelld.server.startup import given_environment
 from shelld_client import (
     BashResult,

@@ -8,19 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from shelld.cli.formats import duration
+from shelld.cli.formats import duration, printable
 from shelld.lasting.views import Info, View, WatchedShell
-
-_UNPRINTABLE = "\N{REPLACEMENT CHARACTER}"
-_TAB = "    "
-
-
-def printable(text: str) -> str:
-    """Replace all characters that could control a terminal."""
-    if text.isprintable():
-        return text
-    text = text.replace("\t", _TAB)
-    return "".join(each if each.isprintable() else _UNPRINTABLE for each in text)
 
 
 def one_line(command: str) -> str:

@@ -22,9 +22,9 @@ from rich.screen import Screen
 from rich.text import Text
 
 from shelld.cli.display import write_all
-from shelld.cli.formats import duration
+from shelld.cli.formats import USUAL_COLS, USUAL_ROWS, duration, printable
 from shelld.cli.show import refuse
-from shelld.cli.watch_lines import client_of, how_it_ended, one_line, printable
+from shelld.cli.watch_lines import client_of, how_it_ended, one_line
 from shelld.lasting.views import View, ViewRequest, WatchedShell
 
 # If the daemon has sent nothing for this time, the picture says that the daemon is silent.
@@ -176,7 +176,7 @@ def _size() -> os.terminal_size:
     columns = lines = 0
     with suppress(OSError):
         columns, lines = os.get_terminal_size(1)
-    return os.terminal_size((columns or 80, lines or 24))
+    return os.terminal_size((columns or USUAL_COLS, lines or USUAL_ROWS))
 
 
 def _takes_output(patience_s: float, ending: Collection[signal.Signals]) -> bool:

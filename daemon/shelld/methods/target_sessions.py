@@ -1,5 +1,4 @@
-"""A request can be passed on to a target. This module records what such a request means for its
-session.
+"""Records what a request to a target means for the session that it names.
 
 Also repeats the settings of a session at a target whose connection was lost. The target's daemon
 may be a new one by then. Without the settings, such as a sandbox, no command of the session may run
@@ -81,8 +80,8 @@ class SessionUse:
             self._targets.settle(self._place[0], self._use, may_exist=may_exist)
         if not isinstance(error, RpcError):
             return
-        if self._method == "configure_session" and link is not None and _has_settings(error):
-            self._target.configured[self._place] = Configured(encode(self._members), link)
+        if link is not None and _may_have_settings(error):
+            self._keep_settings(link)
         # The target's target may be gone, because the target's daemon is a new one.
         if error.kind is ErrorKind.SESSION_NOT_FOUND or is_about(error, "target"):
             self._note_close()
@@ -94,7 +93,11 @@ class SessionUse:
         if self._use is not None:
             self._targets.settle(self._place[0], self._use, may_exist=True)
         self._note_close()
-        if self._method == "configure_session":
+        self._keep_settings(link)
+
+    def _keep_settings(self, link: Link) -> None:
+        """Record the settings that the request has sent over `link`."""
+        if self._method == "configure_session" and self._place is not None:
             self._target.configured[self._place] = Configured(encode(self._members), link)
 
     def _note_close(self) -> None:
@@ -107,7 +110,7 @@ class SessionUse:
             del configured[self._place]
 
 
-def _has_settings(error: RpcError) -> bool:
+def _may_have_settings(error: RpcError) -> bool:
     """Return whether a session may have its settings although ``configure_session`` has failed.
 
     If a sandbox does not start, the target refuses all commands of the session.
@@ -147,15 +150,11 @@ async def _send_settings(daemon: Daemon, target: Target, configured: Configured)
         if error.kind is ErrorKind.TARGET_LOST:
             # The settings were sent, but not the command that waits for them.
             error.data["maybeStarted"] = False
-        # The target may be a lasting daemon, which still has the session.
-        if not _says_used(error):
+        # The target may be a lasting daemon, which still has the session. Then it refuses the
+        # settings, because the session has run commands.
+        if not is_about(error, "session"):
             raise
     configured.link = link
-
-
-def _says_used(error: RpcError) -> bool:
-    """Return whether a target has refused settings because the session has run commands."""
-    return is_about(error, "session")
 
 
 def is_about(error: RpcError, parameter: str) -> bool:

@@ -192,15 +192,11 @@ reads, KillShell ends. Use neither & nor sleep: a server is up with until="liste
                     return result
             elif deferral is None or is_answerable(shell):
                 end_state = EndState.of(shell, lines, next_cwd())
-                readers = excerpt_readers(shell, limit)
-                streams = (shell.stdout, shell.stderr)
-                positions = [each.read_position for each in streams]
-                result = await ended(shell, command, description, end_state, readers)
-                if request.is_left:
-                    # Perhaps nobody gets this result, so its output stays unread.
-                    for stream, position in zip(streams, positions, strict=True):
-                        stream.read_position = position
-                return result
+                # If the client is lost, perhaps nobody gets this result. So these readers leave the
+                # output unread.
+                ends = end_state.written if request.is_left else None
+                readers = excerpt_readers(shell, limit, ends)
+                return await ended(shell, command, description, end_state, readers)
             else:
                 result = started(shell, command, description, lines)
             assert deferral is not None
