@@ -279,3 +279,16 @@ async def test_kill_at_a_prompt_answers_when_the_tree_is_dead() -> None:
         result = await bash(context, params)
         assert isinstance(result, BashResult)
         assert (result.status, result.reason, result.leftover) == ("killed", "prompt", [])
+
+
+@pytest.mark.parametrize("is_left", [True, False])
+async def test_output_in_an_answer_counts_as_read_unless_the_client_is_lost(is_left: bool) -> None:
+    async with Manager() as manager:
+        context = RequestContext(Daemon(Options(), manager))
+        context.is_left = is_left
+        result = await bash(context, BashParams("echo out; echo err >&2", session=None))
+        assert isinstance(result, BashResult)
+        shell = manager.get(result.bash_id)
+        assert (result.stdout, result.stderr) == ("out\n", "err\n")
+        unread = 4 if is_left else 0
+        assert (shell.stdout.unread_bytes, shell.stderr.unread_bytes) == (unread, unread)
