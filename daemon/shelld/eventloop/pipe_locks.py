@@ -141,16 +141,13 @@ _holders: Final[dict[int, list[_Process]]] = {}
 # close(2) removes the link before it waits for the lock.
 _closing: Final[dict[int, str]] = {}
 
+_NO_PROCESSES: Final = contextlib.nullcontext()
 
-@contextlib.contextmanager
-def unlocked(descriptor: int) -> Generator[None]:
+
+def unlocked(descriptor: int) -> contextlib.AbstractContextManager[None]:
     """During a system call on a pipe, stop the processes that may hold the lock of the pipe."""
     processes = _holders.get(descriptor)
-    if processes is None:
-        yield
-    else:
-        with _stopped(processes):
-            yield
+    return _NO_PROCESSES if processes is None else _stopped(processes)
 
 
 @contextlib.contextmanager
