@@ -332,7 +332,8 @@ def test_process_continues_when_its_last_stopper_lets_go() -> None:
             # Continue the stopped process, as another process may do at any time.
             sleep.send_signal(signal.SIGCONT)
             process.stop()
-            assert process_state(sleep.pid) == "T"
+            # `stop` does not wait for a process in state D, such as one that starts its program.
+            wait_for(lambda: process_state(sleep.pid) == "T")
             process.go_on()
             assert process_state(sleep.pid) == "T"
             process.go_on()
