@@ -36,7 +36,7 @@ def interleaved(rounds: int, pause: float, **ways: Callable[[], object]) -> dict
 
 def report(name: str, **figures: float) -> None:
     shown = "  ".join(f"{key}={value:.2f}" for key, value in figures.items())
-    print(f"{name:<34}{shown}", flush=True)
+    print(f"{name:<40}{shown}", flush=True)
 
 
 def percentile(values: Iterable[float], percent: int) -> float:

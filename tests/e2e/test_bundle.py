@@ -182,9 +182,12 @@ def test_bundle_goes_to_stdout_alone(bundle: Path, tmp_path: Path, is_pipe: bool
     assert link.is_symlink()
 
 
-def test_bundle_for_stdout_goes_into_a_deleted_file(bundle: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["-", "/dev/stdout"])
+def test_bundle_for_stdout_goes_into_a_deleted_file(
+    bundle: Path, tmp_path: Path, name: str
+) -> None:
     path = tmp_path / "deleted"
-    command = [sys.executable, "-m", "shelld", "bundle", "-o", "/dev/stdout"]
+    command = [sys.executable, "-m", "shelld", "bundle", "-o", name]
     with path.open("w+b") as file:
         path.unlink()
         subprocess.run(command, stdout=file, check=True, cwd=tmp_path)

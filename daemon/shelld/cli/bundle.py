@@ -28,7 +28,11 @@ def bundle(arguments: Sequence[str]) -> int:
     )
     default = f"shelld-{__version__}.pyz"
     parser.add_argument(
-        "-o", dest="file", metavar="FILE", default=default, help=f"the file (default: {default})"
+        "-o",
+        dest="file",
+        metavar="FILE",
+        default=default,
+        help=f"the file, or - for stdout (default: {default})",
     )
     file: str = parser.parse_args(arguments).file
     try:
@@ -51,6 +55,8 @@ def _is_stdout(file: str) -> bool:
     """Return whether a file is stdout. If the bundle goes to stdout, the name of the file must not
     follow the bundle.
     """
+    if file == "-":
+        return True
     try:
         return os.path.samestat(os.stat(file), os.fstat(1))
     except OSError:
