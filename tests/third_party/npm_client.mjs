@@ -48,6 +48,19 @@ found.events = seen.at(-1) === 4 && seen.slice(0, -1).join("") === "ready\ngot i
 const ended = await job.wait();
 found.wait = [ended.stdout, ended.exitCode, ended.isRunning];
 
+// A job takes the other options of the methods.
+const bytes = await shell.start("od -An -tx1", { open_stdin: true });
+found.timedOut = (await failure(bytes.wait(50))).message;
+await bytes.write("", { base64: "/wA=", eof: true });
+found.bytes = (await bytes.wait(60_000)).stdout;
+const asking = await shell.start("read line", { tty: true, on_prompt: "kill" });
+found.asked = (await failure(asking.waitFor({ text: "never" }))).message;
+const { version: since } = await asking.screen();
+found.changed = (await asking.screen({ since })).changed;
+const interrupted = await shell.start("trap 'exit 5' INT; echo ready; while :; do sleep 0.01; done");
+await interrupted.waitFor({ text: "ready" });
+found.interrupted = (await interrupted.kill({ signal: "INT" })).exitCode;
+
 // The iteration also yields output that a plain read has returned.
 const readBefore = await shell.start("echo log >&2; echo ready; sleep 300");
 const ready = { wait: 60_000, until: "match", pattern: "ready" };

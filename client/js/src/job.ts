@@ -9,12 +9,15 @@ import type {
   BackgroundResult,
   BashOutputParams,
   BashOutputResult,
+  KillShellParams,
   KillShellResult,
   Listener,
   Matched,
+  ReadScreenParams,
   ReadScreenResult,
   ResizeShellResult,
   ShellEvent,
+  WriteStdinParams,
   WriteStdinResult,
 } from "./types.js";
 
@@ -77,26 +80,37 @@ export class Job implements AsyncIterable<ShellEvent>, AsyncDisposable {
   }
 
   /**
-   * Write to the job's input. The job must have been started with `tty` or `open_stdin`. The result
-   * has the output that `output` would return, and `output` still returns it.
+   * Write to the job's input. The job must have been started with `tty` or `open_stdin`. `options`
+   * are the other params of `write_stdin`, such as `keys`, `base64` and `eof`. The result has the
+   * output that `output` would return, and `output` still returns it.
    */
-  async write(text: string): Promise<WriteStdinResult> {
+  async write(
+    text = "",
+    options: Omit<WriteStdinParams, "bash_id" | "request_id" | "text"> = {},
+  ): Promise<WriteStdinResult> {
     // Without the offsets, the output would be missing in the next plain read of the shell.
     const offsets = { stdout_offset: this.#stdout, stderr_offset: this.#stderr };
-    return this.#connection.request("write_stdin", { bash_id: this.id, text, ...this.#options, ...offsets });
+    const params = { bash_id: this.id, text, ...this.#options, ...offsets, ...options };
+    return this.#connection.request("write_stdin", params);
   }
 
-  /** Wait until the job has ended. Return its state, and the output that `output` would return. */
-  async wait(): Promise<BashOutputResult> {
+  /**
+   * Wait until the job has ended. Return its state, and the output that `output` would return.
+   * Rejects with `WaitTimedOut` after `timeout` milliseconds (default: never). The job goes on.
+   */
+  async wait(timeout = Infinity): Promise<BashOutputResult> {
+    const giveUpAt = deadline(timeout);
     for (;;) {
+      const [wait, isLast] = waitUntil(giveUpAt);
       const read = await this.#read({
-        wait: LONGEST_WAIT_MS,
+        wait,
         until: "exit",
-        max_bytes: 1,
+        max_bytes: isLast ? SHOWN_BYTES : 1,
         stdout_offset: this.#stdout,
         stderr_offset: this.#stderr,
       });
       if (!read.isRunning) return this.output();
+      if (isLast) throw new WaitTimedOut(`the command did not end within ${timeout} ms`, read);
     }
   }
 
@@ -113,12 +127,9 @@ export class Job implements AsyncIterable<ShellEvent>, AsyncDisposable {
   ): Promise<Matched>;
   async waitFor(what: Condition): Promise<Matched | Listener> {
     const [condition, deed] = conditionOf(what);
-    const timeout: unknown = what.timeout ?? Infinity;
-    if (typeof timeout !== "number") throw new TypeError("timeout must be a number");
-    const giveUpAt = performance.now() + timeout;
+    const giveUpAt = deadline(what.timeout ?? Infinity);
     for (;;) {
-      const left = Math.max(0, giveUpAt - performance.now());
-      const wait = Math.ceil(Math.min(left, LONGEST_WAIT_MS));
+      const [wait, isLast] = waitUntil(giveUpAt);
       const read = await this.#read({
         ...condition,
         wait,
@@ -140,10 +151,11 @@ export class Job implements AsyncIterable<ShellEvent>, AsyncDisposable {
       }
       if (listening?.[0]) return listening[0];
       if (!read.isRunning) {
-        const how = read.signal ?? `exit code ${read.exitCode}`;
+        const end = read.signal ?? `exit code ${read.exitCode}`;
+        const how = read.reason ? `${end} (${read.reason})` : end;
         throw new JobEnded(`the command ended with ${how} and did not ${deed}`, read);
       }
-      if (left <= wait) {
+      if (isLast) {
         throw new WaitTimedOut(`the command did not ${deed} within ${what.timeout} ms`, read);
       }
     }
@@ -155,13 +167,13 @@ export class Job implements AsyncIterable<ShellEvent>, AsyncDisposable {
   }
 
   /** Return the screen of the job's terminal, as a person would see it. */
-  async screen(): Promise<ReadScreenResult> {
-    return this.#connection.request("read_screen", { bash_id: this.id });
+  async screen(options: Omit<ReadScreenParams, "bash_id"> = {}): Promise<ReadScreenResult> {
+    return this.#connection.request("read_screen", { bash_id: this.id, ...options });
   }
 
   /** End the job with everything that it has started. */
-  async kill(): Promise<KillShellResult> {
-    return this.#connection.request("kill_shell", { shell_id: this.id });
+  async kill(options: Omit<KillShellParams, "shell_id"> = {}): Promise<KillShellResult> {
+    return this.#connection.request("kill_shell", { shell_id: this.id, ...options });
   }
 
   /**
@@ -217,6 +229,19 @@ export class Job implements AsyncIterable<ShellEvent>, AsyncDisposable {
     const all = { bash_id: this.id, ...this.#options, ...params };
     return readResult(await this.#connection.request("bash_output", all));
   }
+}
+
+/** Return when to give up: in `timeout` milliseconds. */
+function deadline(timeout: unknown): number {
+  if (typeof timeout !== "number") throw new TypeError("timeout must be a number");
+  return performance.now() + timeout;
+}
+
+/** Return how many milliseconds the next request may wait, and whether it is the last one. */
+function waitUntil(giveUpAt: number): [number, boolean] {
+  const left = Math.max(0, giveUpAt - performance.now());
+  const wait = Math.ceil(Math.min(left, LONGEST_WAIT_MS));
+  return [wait, left <= wait];
 }
 
 function conditionOf(what: Condition): [Omit<BashOutputParams, "bash_id">, string] {
