@@ -182,3 +182,18 @@ def test_descriptions_say_unit_default_and_limits() -> None:
                 assert "illiseconds" in each.description
                 assert each.minimum is not None
                 assert each.maximum is not None
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "[ -e /none ] || exit 1; grep -q root /etc/passwd",
+        "if [ ! -e /none ]; then exit 1; fi; grep -q root /etc/passwd",
+        "set -e; test -e /none; grep -q root /etc/passwd",
+        "set -o pipefail\nfalse | grep -v x",
+        "false  # the search; grep x",
+    ],
+)
+async def test_exit_code_of_another_program_is_not_explained(call: Tools, command: str) -> None:
+    text = failed(await call("Bash", command=command))
+    assert text == "Command failed with exit code 1"

@@ -25,6 +25,9 @@ _MEANINGS: Final[Mapping[str, str]] = {
 }
 
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*\+?=")
+# After a command with one of these words, the last program may not have run, or its exit code may
+# not be the exit code of the whole command.
+_UNSURE: Final = frozenset({"exit", "return", "set"})
 # In a command, the name of another program follows each of these words.
 _BEFORE: Final = frozenset({"time", "command", "env", "sudo"})
 
@@ -52,6 +55,9 @@ def _last_program(command: str) -> str:
             if not set(word) <= set(";&|()"):
                 words.append(word)
             else:
+                if any(each in _UNSURE or each.startswith("#") for each in words):
+                    # After a `#`, the separator is perhaps part of a comment.
+                    return ""
                 last, words = words or last, []
                 if "&&" in word and last[:1] != ["cd"]:
                     # The command before && may have failed, so the program that ran last is not
