@@ -12,6 +12,7 @@ import pytest
 
 from shelld.guard.verdict import Verdict
 from shelld.methods.bash import MAX_JUDGEMENTS, bash, is_answerable, run_for_answer
+from shelld.methods.bash_results import result_of
 from shelld.methods.context import Daemon, LargeAnswers, RequestContext
 from shelld.methods.guard import admit
 from shelld.methods.sessions import get_session
@@ -27,7 +28,7 @@ from shelld.shells.shell import Shell
 from shelld_protocol.errors import RpcError, resource_exhausted
 from shelld_protocol.sandboxes import SandboxPolicy
 from shelld_protocol.session_methods import GetSessionParams
-from shelld_protocol.shell_methods import BashParams, BashResult
+from shelld_protocol.shell_methods import BackgroundResult, BashParams, BashResult
 from shelld_protocol.structs import NO_LIMITS
 from support import DEADLINE_S
 
@@ -285,10 +286,24 @@ async def test_kill_at_a_prompt_answers_when_the_tree_is_dead() -> None:
 async def test_output_in_an_answer_counts_as_read_unless_the_client_is_lost(is_left: bool) -> None:
     async with Manager() as manager:
         context = RequestContext(Daemon(Options(), manager))
-        context.is_left = is_left
-        result = await bash(context, BashParams("echo out; echo err >&2", session=None))
+        params = BashParams("echo out; echo err >&2", session=None)
+
+        async def answer(shell: Shell) -> BashResult | BackgroundResult:
+            context.is_left = is_left
+            return await result_of(context, params, shell)
+
+        result = await run_for_answer(context, params, answer)
         assert isinstance(result, BashResult)
         shell = manager.get(result.bash_id)
         assert (result.stdout, result.stderr) == ("out\n", "err\n")
         unread = 4 if is_left else 0
         assert (shell.stdout.unread_bytes, shell.stderr.unread_bytes) == (unread, unread)
+
+
+async def test_command_that_starts_after_the_loss_of_its_client_moves_to_the_background() -> None:
+    async with Manager() as manager:
+        context = RequestContext(Daemon(Options(), manager))
+        context.leave_command()
+        with anyio.fail_after(DEADLINE_S):
+            result = await bash(context, BashParams("sleep 300"))
+        assert isinstance(result, BackgroundResult)

@@ -207,6 +207,9 @@ class RequestContext(Struct, eq=False):
     def runs(self, shell: Shell) -> None:
         """Record the shell that this request has started."""
         self.command = self.concerns(shell)
+        if self.leaves_command:
+            # The client was lost before the command started.
+            self.leave_command()
 
     def concerns(self, shell: Shell) -> Shell:
         """Record the shell that this request concerns. Return the shell."""
