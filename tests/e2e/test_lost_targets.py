@@ -282,6 +282,25 @@ def test_target_that_is_silent_counts_as_lost() -> None:
         wait_for(lambda: not is_alive(far))
 
 
+# Runs a program, and passes its own input on, slowly.
+_SLOW = """import os, subprocess, sys, time
+far = subprocess.Popen(sys.argv[1:], stdin=subprocess.PIPE)
+while data := os.read(0, 65_536):
+    os.write(far.stdin.fileno(), data)
+    time.sleep(0.05)
+"""
+
+
+def test_slow_upload_keeps_the_connection() -> None:
+    constants = {"shelld.targets.link.PING_S": 0.5, "shelld.targets.link.SILENCE_S": 3.0}
+    with raw_daemon(command=altered_daemon(constants)) as daemon:
+        daemon.call("add_target", {"name": "box", "argv": [sys.executable, "-c", _SLOW, *FAR]})
+        daemon.bash("x=1", target="box")
+        # The target cannot answer a ping before it has all of the input.
+        daemon.bash("cat >/dev/null", stdin="x" * 8_000_000, target="box")
+        assert daemon.bash("echo $x", target="box")["stdout"] == "1\n"
+
+
 def test_connection_outlives_a_stop_of_the_daemon() -> None:
     constants = {"shelld.targets.link.PING_S": 0.5, "shelld.targets.link.SILENCE_S": 4.0}
     with raw_daemon(command=altered_daemon(constants)) as daemon:

@@ -324,6 +324,10 @@ class Link:
         if was_stopped:
             self._heard_at += late
             self._outgoing.sent_at = now
+        if self._outgoing.backlog:
+            # The target answers the ping only after it has got all earlier requests. While it still
+            # takes bytes of them, it is not silent.
+            self._heard_at = max(self._heard_at, self._outgoing.sent_at)
         if self.greeting is None:
             if not was_stopped:
                 self._failure = f"it did not answer for {CONNECT_S:.0f} s"
