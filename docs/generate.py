@@ -103,7 +103,8 @@ ERRORS = {
         "`bash_id`, `expired`",
     ),
     ErrorKind.SPAWN_FAILED: (
-        "The command could not be started because of its directory, bash or its environment.",
+        "The command could not be started because of its directory, bash, its environment or the "
+        "program of its target.",
         "`errno`: the name, such as `ENOENT`; `ECANCELED` if its session was closed",
     ),
     ErrorKind.STDIN_CLOSED: (
@@ -123,8 +124,8 @@ ERRORS = {
     ErrorKind.RESOURCE_EXHAUSTED: (
         "The daemon or the system is short of something. A retry may succeed.",
         "`limit`: `max_shells`, `max_in_flight`, `filters`, `subscriptions`, `processes`, `files`, "
-        "`threads`, `memory`, `disk`, `ptys`, `stdin` (the program does not read), `target` (it "
-        "does not read), `targets`, `screen` (its output takes too long to show)",
+        "`threads`, `memory`, `disk`, `ptys`, `stdin` (the program does not read), `target` (too "
+        "many bytes wait for it), `targets`, `screen` (its output takes too long to show)",
     ),
     ErrorKind.TARGET_LOST: (
         "The target cannot be reached, or the connection to it is gone. The next request connects "

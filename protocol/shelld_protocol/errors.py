@@ -204,8 +204,9 @@ def exhausted_limit(error_number: int) -> str | None:
 def spawn_failed(error_number: int, what: str) -> RpcError:
     """Return the error of a failed start.
 
-    `what` says what has failed: ``cwd``, ``bash`` or ``exec``. A shortage (EAGAIN, ENOMEM, EMFILE,
-    ...) becomes `RESOURCE_EXHAUSTED`, because a retry may succeed.
+    `what` says what has failed: ``cwd``, ``bash``, ``target`` (the program that connects to it) or
+    ``exec``. A shortage (EAGAIN, ENOMEM, EMFILE, ...) becomes `RESOURCE_EXHAUSTED`, because a retry
+    may succeed.
     """
     name = errno_module.errorcode.get(error_number, "EIO")
     if limit := exhausted_limit(error_number):
@@ -213,6 +214,7 @@ def spawn_failed(error_number: int, what: str) -> RpcError:
     sentences = {
         "cwd": f"Cannot use the working directory: {name}",
         "bash": f"Cannot run bash: {name}",
+        "target": f"Cannot start the program that connects to the target: {name}",
     }
     message = sentences.get(what, f"Cannot start the command: {name}")
     return RpcError(ErrorKind.SPAWN_FAILED, message, {"errno": name})

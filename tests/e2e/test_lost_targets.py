@@ -251,6 +251,7 @@ def test_missing_program_is_a_failed_start(hub: RawDaemon, tmp_path: Path) -> No
         with target(hub, "none", program):
             error = hub.fail("bash", {"command": "true", "target": "none"})
         assert (error["code"], error["data"]["errno"]) == (1004, errno)
+        assert error["message"].startswith("Cannot start the program that connects to the target")
 
 
 def test_other_version_of_the_protocol_is_refused(hub: RawDaemon) -> None:
@@ -324,4 +325,5 @@ def test_target_that_does_not_read_gets_no_more_requests(hub: RawDaemon) -> None
         first = hub.request("bash", params)
         error = hub.fail("bash", {"command": "true", "target": "deaf"})
         assert (error["code"], error["data"]["limit"]) == (1005, "target")
+        assert "requests wait for target deaf" in error["message"]
     assert hub.answer(first)["error"]["code"] == 1011

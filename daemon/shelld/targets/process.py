@@ -38,7 +38,7 @@ class TargetProcess:
     def __init__(self, pool: RunnerPool, argv: Sequence[str]) -> None:
         program = shutil.which(argv[0])
         if program is None:
-            raise spawn_failed(errno.ENOENT, "exec")
+            raise spawn_failed(errno.ENOENT, "target")
         with ExitStack() as stack:
             self._channel = pool.acquire()
             stack.callback(self._channel.close)
@@ -68,7 +68,7 @@ class TargetProcess:
             while (messages := self._channel.receive()) is not None:
                 for (kind, *details), _ in messages:
                     if kind == FAILED:
-                        return spawn_failed(details[0], "exec")
+                        return spawn_failed(details[0], "target")
                     if kind == EXITED:
                         return _shown(details[0])
                 await anyio.wait_readable(self._channel.fileno())

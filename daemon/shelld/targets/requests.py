@@ -52,7 +52,8 @@ class Requests:
         # Before the greeting, the backlog may be a bundle, which does not count towards the limit.
         unsent = 0 if self._max_message_bytes is None else self._outgoing.backlog
         if unsent + waiting > MAX_UNSENT_BYTES:
-            raise resource_exhausted("target", f"Target {self._target} does not read its requests")
+            waits = f"More than 8 MiB of requests wait for target {self._target} already"
+            raise resource_exhausted("target", waits)
         self._check_size(message)
         self._calls[call.far_id] = call
         self.send(message, call)
