@@ -319,11 +319,21 @@ def test_target_that_never_answers_is_given_up() -> None:
         assert error["data"]["maybeStarted"] is False
 
 
-def test_target_that_does_not_read_gets_no_more_requests(hub: RawDaemon) -> None:
-    with target(hub, "deaf", "sleep", "300"):
-        params = {"command": "true", "stdin": "x" * (9 << 20), "target": "deaf"}
-        first = hub.request("bash", params)
-        error = hub.fail("bash", {"command": "true", "target": "deaf"})
-        assert (error["code"], error["data"]["limit"]) == (1005, "target")
-        assert "requests wait for target deaf" in error["message"]
-    assert hub.answer(first)["error"]["code"] == 1011
+def test_target_that_does_not_read_gets_no_more_requests() -> None:
+    limit = {"shelld.targets.requests.MAX_UNSENT_BYTES": 1 << 20}
+    with raw_daemon(command=altered_daemon(limit)) as daemon:
+        with target(daemon, "deaf", "sleep", "300"):
+            params = {"command": "true", "stdin": "x" * (2 << 20), "target": "deaf"}
+            first = daemon.request("bash", params)
+            error = daemon.fail("bash", {"command": "true", "target": "deaf"})
+            assert (error["code"], error["data"]["limit"]) == (1005, "target")
+            assert "More than 1 MiB of requests wait for target deaf" in error["message"]
+        assert daemon.answer(first)["error"]["code"] == 1011
+
+
+def test_requests_wait_behind_a_long_one(hub: RawDaemon) -> None:
+    with target(hub, "busy"):
+        params = {"command": "wc -c", "stdin": "x" * (9 << 20), "target": "busy"}
+        answers = [hub.request("bash", params) for _ in range(4)]
+        for each in answers:
+            assert hub.answer(each)["result"]["stdout"] == f"{9 << 20}\n"

@@ -18,8 +18,9 @@ from shelld.targets.outgoing import Call, Outgoing
 from shelld_protocol.encoding import encode
 from shelld_protocol.errors import RpcError, message_too_large, resource_exhausted
 
-# If unsent requests have more bytes than this, new requests are refused.
-MAX_UNSENT_BYTES: Final = 8 * 1024 * 1024
+# If unsent requests have more bytes than this, new requests are refused. A slow connection may take
+# minutes for one long request, so others must be able to wait behind it.
+MAX_UNSENT_BYTES: Final = 64 * 1024 * 1024
 
 
 class Requests:
@@ -52,7 +53,8 @@ class Requests:
         # Before the greeting, the backlog may be a bundle, which does not count towards the limit.
         unsent = 0 if self._max_message_bytes is None else self._outgoing.backlog
         if unsent + waiting > MAX_UNSENT_BYTES:
-            waits = f"More than 8 MiB of requests wait for target {self._target} already"
+            size = f"{MAX_UNSENT_BYTES >> 20} MiB"
+            waits = f"More than {size} of requests wait for target {self._target} already"
             raise resource_exhausted("target", waits)
         self._check_size(message)
         self._calls[call.far_id] = call
