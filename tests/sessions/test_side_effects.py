@@ -280,3 +280,9 @@ def test_variables_that_the_environment_cannot_hold_are_set_later() -> None:
     assert set(state.declarations) == state.later
     assert b"v29" in state.later
     assert b"v0" not in state.later
+
+
+@pytest.mark.parametrize("command", ['echo "%s${x}"', "x=%s${x}", 'x="%s`ls`"', "ls >%s`ls`"])
+def test_a_command_with_many_variables_is_read_in_linear_time(command: str) -> None:
+    # In exponential time, this would take longer than the age of the universe.
+    assert changes_of(command % ("$SOME_VARIABLE/" * 40), BASE) is None

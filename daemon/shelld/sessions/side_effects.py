@@ -14,7 +14,10 @@ from shelld.sessions.variables import NOT_IMPORTED, OWN_VARIABLES, SET_AT_START
 from shelld.sessions.words import BUILTINS
 
 # Plain words and variables, redirections to such words, and operators.
-_NAME: Final = r"\$(?:[A-Za-z_][A-Za-z0-9_]*|[$?#!0-9])"
+#
+# The repetition in a name never gives back a character. Otherwise, the rest of a name could also
+# count as a plain word, and a search would try all ways to divide all names.
+_NAME: Final = r"\$(?:[A-Za-z_][A-Za-z0-9_]*+|[$?#!0-9])"
 _WORD: Final = (
     rf"""(?:[A-Za-z0-9_./:=,@%+*?~-]|\\[^\n]|'[^']*'|"(?:[^"$`\\!]|{_NAME})*"|{_NAME})+"""
 )
