@@ -32,7 +32,7 @@ _MAY_TRAP: Final = re.compile(rb"trap|eval|source|(?:^|[\s;&|(){}!])\.[ \t]")
 _DEFINES: Final = re.compile(rb"\([\s\\]*\)|function")
 # Matches every command with a construct that bash may print wrongly, see functions.bash.
 _MISPRINTED: Final = re.compile(
-    rb"<<|\((?:[ \t]|\\\n)*esac|coproc|(?:\btime|!)(?:[ \t]|\\\n|-p|--)*(?:#[^\n]*)?\n"
+    rb"<<|\((?:[ \t]|\\\n)*esac|coproc|(?:\btime|!)(?:[ \t]|\\\n|-p|--)*[#\n]"
 )
 _WORD: Final = re.compile(rb"[^\s;&|<>(){}$`'\"\\]+")
 # The maximum length of a command that is split into words. A longer command would delay other
@@ -85,7 +85,7 @@ def may_trap(command: bytes, state: ShellState) -> bool:
 
 def may_define_misprinted(command: bytes) -> bool:
     """Return whether the text of a command may define a function that bash prints wrongly."""
-    return _MISPRINTED.search(command) is not None and _DEFINES.search(command) is not None
+    return _DEFINES.search(command) is not None and _MISPRINTED.search(command) is not None
 
 
 def dump_at_exit(
