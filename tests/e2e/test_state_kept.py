@@ -528,3 +528,9 @@ def test_job_killed_at_once_writes_no_state(
         result = daemon.bash(command, session=session)
         assert reason_of(result) is None
         assert daemon.bash("echo $V", session=session)["stdout"] == f"{number}\n"
+
+
+def test_a_variable_can_keep_the_traps_of_its_command(daemon: RawDaemon) -> None:
+    for command in ("saved=$(trap -p EXIT)", "show() { trap; }", "saved=$saved$(show)"):
+        assert "stateKept" not in daemon.bash(command, session="saved trap")
+    assert daemon.bash('echo "<$saved>"', session="saved trap")["stdout"] == "<>\n"

@@ -224,6 +224,13 @@ def test_command_that_changes_more_than_variables_gets_a_whole_dump(command: str
     assert changes_of(command, USED) is None
 
 
+def test_output_in_which_bash_may_show_its_traps_gets_a_whole_dump() -> None:
+    state = after("f() { trap -p; }")
+    assert changes_of("x=$(ls)", state) is not None
+    for command in ("x=$(trap -p EXIT)", 'x="$(f)"', "x=$(. file)", "export x=$(ls | f)"):
+        assert changes_of(command, state) is None
+
+
 def test_only_known_variables_may_stand_in_an_arithmetic_expression() -> None:
     assert changes_of("x=$((HOSTTYPE))", BASE) is None
     assert changes_of("x=$((y))", BASE) is not None

@@ -9,7 +9,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from shelld.sessions.prelude import may_trap
 from shelld.sessions.state import SET_LATE, ShellState
+from shelld.sessions.text import to_bytes
 from shelld.sessions.variables import NOT_IMPORTED, OWN_VARIABLES, SET_AT_START
 from shelld.sessions.words import BUILTINS
 
@@ -157,6 +159,9 @@ class _Reader:
         name, value = found["name"].encode(), found["value"] or ""
         operands = (word for each in _SUMS.findall(value) for word in _IDENTIFIER.findall(each))
         if _is_special(name) or not all(self._is_number(word.encode()) for word in operands):
+            return False
+        if "$(" in value and may_trap(to_bytes(value), self._state):
+            # The output of `trap` would show the trap of the short dump.
             return False
         is_number = not found["sign"]
         if found["sign"] == "=":
