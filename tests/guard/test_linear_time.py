@@ -1,44 +1,33 @@
 """Every regular expression of the guard takes linear time, because a command can control the text.
 
-This module finds the expressions in the source of the guard, and in its tables. A search holds the
-interpreter's lock, so a slow search would stop the whole daemon.
+This module finds the expressions in the source of the guard, and in its tables.
 """
 
 from __future__ import annotations
 
-import ast
-import importlib
-import inspect
-import pkgutil
 import re
 import time
-from collections.abc import Iterator
-from itertools import chain, product
+from itertools import chain
 from types import ModuleType
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 import shelld.guard
+from expressions import (
+    MAX_PROCESSOR_SECONDS,
+    Expression,
+    check_linear_time,
+    matched,
+    modules_of,
+    used,
+)
 from guard_lines import HERE
 from shelld.guard import calls, interpreters, literals, speakers
 from shelld.guard.judgement import judge
 
-LENGTH = 8_000
-# With texts of this length, even an exponential search ends.
-SHORT = 24
-MAX_PROCESSOR_SECONDS = 0.2
-METHODS = frozenset({"search", "match", "fullmatch", "sub", "split", "finditer", "findall"})
-MODULES = [
-    importlib.import_module(f"shelld.guard.{each.name}")
-    for each in pkgutil.iter_modules(shelld.guard.__path__)
-    # The text of a policy comes from the operator, and not from a command.
-    if each.name != "policy_file"
-]
-
-
-def as_pattern(value: object) -> re.Pattern[str] | None:
-    return cast("re.Pattern[str]", value) if isinstance(value, re.Pattern) else None
+# The text of a policy comes from the operator, and not from a command.
+MODULES = [each for each in modules_of(shelld.guard) if not each.__name__.endswith(".policy_file")]
 
 
 def table(module: ModuleType, name: str) -> Any:
@@ -47,34 +36,7 @@ def table(module: ModuleType, name: str) -> Any:
     return names[name]
 
 
-def used(module: ModuleType) -> Iterator[tuple[str, int, str]]:
-    """Yield the expressions that a module uses, with their flags and the methods that use them."""
-    names: dict[str, Any] = vars(module)
-    for node in ast.walk(ast.parse(inspect.getsource(module))):
-        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
-            continue
-        method, of = node.func.attr, node.func.value
-        if method not in METHODS:
-            continue
-        is_module = isinstance(of, ast.Name) and of.id == "re"
-        flags = re.NOFLAG
-        if is_module:
-            of = node.args[0]
-            flags = re.S if "re.S" in ast.unparse(node) else flags
-        elif isinstance(of, ast.Call) and ast.unparse(of.func) in ("compiled", "re.compile"):
-            of, flags = of.args[0], re.M
-        try:
-            found: object = eval(ast.unparse(of), names)
-        except NameError:
-            # The expression is in a local variable. `TABLES` lists all values of this variable.
-            continue
-        if (compiled := as_pattern(found)) is not None:
-            yield compiled.pattern, compiled.flags, method
-        elif isinstance(found, str) and (is_module or flags):
-            yield found, flags, method
-
-
-TABLES: list[tuple[str, int, str]] = [
+TABLES: list[Expression] = [
     *(
         (each, re.M, "finditer")
         for each in chain.from_iterable(table(speakers, "_COMMANDS").values())
@@ -95,53 +57,15 @@ TABLES: list[tuple[str, int, str]] = [
         for name in ("_CALLS", "_REMOVES", "_EVALUATES", "_OPENS")
     ),
 ]
-# Helper functions of the guard call `match` on these patterns.
-MATCHED = [
-    (compiled.pattern, compiled.flags, "match")
-    for module in MODULES
-    for value in vars(module).values()
-    if (compiled := as_pattern(value)) is not None
-]
-EXPRESSIONS = sorted({*chain.from_iterable(map(used, MODULES)), *TABLES, *MATCHED})
-CHARACTERS = " \n\t0aZ_~'\"\\/()[]{}<>|;:=#!,.$%&+-*?^`@\ue000\ue001\ue002\ue003"
-TELLING = " \n\\\"'([0x|"
-
-
-def hostile(pattern: str) -> Iterator[tuple[str, str]]:
-    """For each hostile text, yield its beginning, and the piece that repeats after the
-    beginning.
-    """
-    words = re.findall(r"[A-Za-z]{2,}|\$\\\(shell", re.sub(r"\\[A-Za-z]", "", pattern))
-    words = [each.replace("\\", "") for each in dict.fromkeys(words)]
-    heads = [f"{word}{between}" for word in words for between in ("", " ", "(", " '", ' "', " '>")]
-    yield from (("", each) for each in CHARACTERS)
-    yield from (("", a + b) for a, b in product(TELLING, repeat=2) if a != b)
-    yield from (("", each) for each in heads)
-    yield from product((*heads, *"%\"'/=:!s@{["), TELLING)
+FOUND = chain.from_iterable(chain(used(each), matched(each)) for each in MODULES)
+EXPRESSIONS = sorted({*FOUND, *TABLES}, key=repr)
 
 
 @pytest.mark.sampled(3)
 @pytest.mark.slow
-@pytest.mark.parametrize(("pattern", "flags", "method"), EXPRESSIONS)
-def test_search_takes_linear_time(pattern: str, flags: int, method: str) -> None:
-    compiled = re.compile(pattern, flags)
-
-    def seconds(text: str) -> float:
-        began = time.thread_time()
-        if method == "sub":
-            compiled.sub("", text)
-        elif method == "finditer":
-            for _ in compiled.finditer(text):
-                pass
-        else:
-            getattr(compiled, method)(text)
-        return time.thread_time() - began
-
-    for head, unit in hostile(pattern):
-        for end in ("", "\x01"):
-            for length in (SHORT, LENGTH):
-                text = head + unit * (length // len(unit)) + end
-                assert seconds(text) < MAX_PROCESSOR_SECONDS, (head, unit, end)
+@pytest.mark.parametrize("expression", EXPRESSIONS, ids=repr)
+def test_search_takes_linear_time(expression: Expression) -> None:
+    check_linear_time(expression)
 
 
 def test_expressions_are_found() -> None:

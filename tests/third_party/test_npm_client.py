@@ -88,7 +88,7 @@ def test_compiled_client_drives_a_daemon(package: Path) -> None:
         "leftBy": ["ready\n", "one\n", "one\n"],
         "timedOut": "the command did not end within 50 ms",
         "bytes": " ff 00\n",
-        "asked": "the command ended with SIGTERM (prompt) and did not write \"never\"",
+        "asked": 'the command ended with SIGTERM (prompt) and did not write "never"',
         "changed": [],
         "interrupted": 5,
         "events": True,

@@ -24,7 +24,8 @@ _MAX_PROGRAM: Final = 4 * 1024
 _STRING: Final = re.compile(r'"(?>(?:[^"\\]|\\.)*)"', re.S)
 # One step of a path, such as ``.name``, ``["name"]``, ``[0]`` or ``[]``.
 _STEP: Final = re.compile(r'\.?(?:([A-Za-z_]\w*)|\["([^"\\]*)"\]|"([^"\\]*)"|\[(\d{0,6})\])\??')
-_TOKEN: Final = re.compile(rf"({_STRING.pattern})|[()\[\]|+]", re.S)
+# A string without an end reaches to the end of the program, so that nothing is searched twice.
+_TOKEN: Final = re.compile(rf"{_STRING.pattern}?|[()\[\]|+]", re.S)
 _JOIN: Final = re.compile(r'join\(("[^"\\]*")\)')
 
 
