@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator
 from itertools import product
 from types import ModuleType
-from typing import Any, Final
+from typing import Any, Final, cast
 
 LENGTH: Final = 8_000
 # With texts of this length, even an exponential search ends.
@@ -41,11 +41,8 @@ def modules_of(package: ModuleType) -> list[ModuleType]:
     ]
 
 
-def as_pattern(value: object) -> re.Pattern[Any] | None:
-    if not isinstance(value, re.Pattern):
-        return None
-    found: re.Pattern[Any] = value
-    return found
+def as_pattern(value: object) -> re.Pattern[str] | None:
+    return cast("re.Pattern[str]", value) if isinstance(value, re.Pattern) else None
 
 
 def used(module: ModuleType) -> Iterator[Expression]:
