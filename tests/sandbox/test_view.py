@@ -84,6 +84,17 @@ def test_directories_between_a_denied_path_and_its_root_are_mounted(hidden: Path
         assert f"--bind {hidden}/{name} {hidden}/{name} " in arguments
 
 
+def test_directories_in_a_denied_directory_stay_read_only(hidden: Path) -> None:
+    (hidden / "a/b/c/d").mkdir(parents=True)
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(hidden / "a/b/c/socket"))
+    policy = SandboxPolicy(deny_write=["a/b"], deny_read=["a/b/c/d"])
+    found = view(policy, hidden, sockets=(hidden / "a/b/c/socket",))
+    arguments = " ".join(found.arguments)
+    assert f"--bind {hidden}/a {hidden}/a --ro-bind {hidden}/a/b {hidden}/a/b " in arguments
+    assert f"--bind {hidden}/a/b/c " not in arguments
+
+
 def test_denied_private_directory_stays_private_and_is_read_only(hidden: Path) -> None:
     found = view(SandboxPolicy(deny_write=["/tmp"]), hidden, sockets=())
     arguments = " ".join(found.arguments)

@@ -169,8 +169,10 @@ class _Builder:
 
     def _hold(self, path: str) -> None:
         """Mount each directory above `path` on itself. Nobody in the sandbox can rename a mounted
-        directory.
+        directory. Leave out the directories in a denied directory: they must stay read-only, so
+        nobody can rename them anyway.
         """
+        denied = (*self._policy.deny_write, *self._policy.deny_read)
         roots = [each for each in self._writable if is_within(path, (each,))]
         if roots and path not in roots:
             # If one root is in another root, both are mounts, but the directories between them are
@@ -178,7 +180,8 @@ class _Builder:
             top = min(roots, key=len)
             above = os.path.dirname(path)
             while above != top:
-                self._mounts.setdefault(above, ["--bind", above, above])
+                if not is_within(above, denied):
+                    self._mounts.setdefault(above, ["--bind", above, above])
                 above = os.path.dirname(above)
 
     def _deny(self, path: str, *, is_readable: bool) -> None:
