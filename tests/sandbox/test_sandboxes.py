@@ -167,3 +167,18 @@ def test_placeholder_is_closed_although_its_lock_fails(
         placeholders.hold([str(tmp_path)])
     placeholders.close(removes=False)
     assert descriptors_of(os.getpid()) == before
+
+
+def test_the_last_sandbox_removes_the_directory_that_another_one_has_made(tmp_path: Path) -> None:
+    first, second, path = Placeholders(), Placeholders(), tmp_path / "missing"
+    first.make([str(path)])
+    second.hold([str(path)])
+    first.close(removes=True)
+    assert path.is_dir()
+    second.close(removes=True)
+    assert not path.exists()
+    # A directory that no sandbox has made stays.
+    path.mkdir()
+    second.hold([str(path)])
+    second.close(removes=True)
+    assert path.is_dir()

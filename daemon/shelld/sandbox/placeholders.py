@@ -17,17 +17,21 @@ import fcntl
 import os
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import Final
+from typing import ClassVar, Final
 
 # Several attempts are needed, because another sandbox may be removing the directory.
 _ATTEMPTS: Final = 5
 
 
 class Placeholders:
+    # The directories that the sandboxes of this process have made.
+    _made_by_any: ClassVar[set[str]] = set()
+
     def __init__(self) -> None:
         # Descriptors of the directories. Each descriptor has a shared lock.
         self._held: dict[str, int] = {}
-        self._made: list[str] = []
+        # The directories that `close` removes if no other sandbox uses them.
+        self._removed: list[str] = []
         # All descriptors that `close` closes.
         self._kept: list[int] = []
 
@@ -35,7 +39,8 @@ class Placeholders:
         """Make directories. Raises OSError if that fails."""
         for path in paths:
             self._hold(path, may_make=True)
-            self._made.append(path)
+            self._removed.append(path)
+            self._made_by_any.add(path)
 
     def hold(self, paths: Iterable[str]) -> None:
         """Lock the directories in `paths`, so that no other sandbox removes them. Keep the other
@@ -46,6 +51,8 @@ class Placeholders:
         for path in paths:
             try:
                 self._hold(path, may_make=False)
+                if path in self._made_by_any:
+                    self._removed.append(path)
             except (NotADirectoryError, PermissionError):
                 # A directory that this user cannot read was not made by a sandbox of this user.
                 self.keep(path)
@@ -72,12 +79,15 @@ class Placeholders:
     def close(self, *, removes: bool) -> None:
         """Release the directories and paths.
 
-        `removes`: also remove the directories that this object has made, if they are empty.
+        `removes`: also remove the directories that a sandbox has made, if they are empty and no
+        other sandbox uses them.
         """
-        for path in reversed(self._made if removes else ()):
+        for path in reversed(self._removed if removes else ()):
             with suppress(OSError, KeyError):
                 fcntl.flock(self._held[path], fcntl.LOCK_EX | fcntl.LOCK_NB)
+                self._made_by_any.discard(path)
                 os.rmdir(path)
+        self._removed.clear()
         self._held.clear()
         while self._kept:
             os.close(self._kept.pop())
