@@ -26,7 +26,7 @@ METHODS: Final = frozenset({"search", "match", "fullmatch", "sub", "split", "fin
 CHARACTERS: Final = " \n\t0aZ_~'\"\\/()[]{}<>|;:=#!,.$%&+-*?^`@\ue000\ue001\ue002\ue003"
 TELLING: Final = " \n\\\"'([0x|"
 PIECES: Final = [*" \n!0a'\"\\/()[{}<|;:=#!,.$%&+-*", "$a", "a=", "$(", "${", "ab", "\\\n", "--"]
-RANDOM_TEXTS: Final = 400
+RANDOM_TEXTS: Final = 200
 
 # A pattern, its flags, and the method that uses it.
 Expression = tuple[str | bytes, int, str]
