@@ -92,6 +92,8 @@ def hostile(pattern: str | bytes) -> Iterator[tuple[str, str, str]]:
         yield from (("", a + b, end) for a, b in product(TELLING, repeat=2) if a != b)
         yield from (("", each, end) for each in heads)
         yield from ((a, b, end) for a, b in product((*heads, *"%\"'/=:!s@{["), TELLING))
+    # Names of variables, and then something that few expressions match.
+    yield from product(("", '"', "x="), ("$ab", "$ab ", "ab=$ab "), ("${x}", "`", '${x}"'))
     chosen = random.Random(text)
     pieces = [*PIECES, *words]
 
