@@ -61,7 +61,7 @@ FOUND = chain.from_iterable(chain(used(each), matched(each)) for each in MODULES
 EXPRESSIONS = sorted({*FOUND, *TABLES}, key=repr)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.slow
 @pytest.mark.parametrize("expression", EXPRESSIONS, ids=repr)
 def test_search_takes_linear_time(expression: Expression) -> None:
