@@ -64,7 +64,8 @@ def used(module: ModuleType) -> Iterator[Expression]:
         try:
             found: object = eval(ast.unparse(of), names)
         except (NameError, AttributeError):
-            # The expression is in a local variable or in an attribute.
+            # The expression is in a local variable or in an attribute, so this function cannot find
+            # it.
             continue
         if (compiled := as_pattern(found)) is not None:
             yield compiled.pattern, compiled.flags, method

@@ -291,5 +291,5 @@ def test_variables_that_the_environment_cannot_hold_are_set_later() -> None:
 
 @pytest.mark.parametrize("command", ['echo "%s${x}"', "x=%s${x}", 'x="%s`ls`"', "ls >%s`ls`"])
 def test_a_command_with_many_variables_is_read_in_linear_time(command: str) -> None:
-    # In exponential time, this would take longer than the age of the universe.
+    # In exponential time, this would never end.
     assert changes_of(command % ("$SOME_VARIABLE/" * 40), BASE) is None

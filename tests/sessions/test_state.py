@@ -189,7 +189,7 @@ def test_functions_that_bash_may_misprint_are_recognised(start: str) -> None:
 
 def test_a_long_line_is_searched_for_misprinted_functions_in_linear_time() -> None:
     # In quadratic time, this would take an hour.
-    may_define_misprinted(b"f() { :; }; : '" + b"!#" * 1_000_000 + b"'")
+    assert may_define_misprinted(b"f() { :; }; : '" + b"!#" * 1_000_000 + b"'")
 
 
 def test_long_command_is_assumed_to_set_traps() -> None:

@@ -31,7 +31,10 @@ export class DaemonExited extends ShelldError {
   }
 }
 
-/** A call of `waitFor` has reached its timeout. `read` has the output since the last match. */
+/**
+ * A call of `waitFor` or `wait` has reached its timeout. `read` has the output since the last match,
+ * or after `wait`, the output that `output` would return.
+ */
 export class WaitTimedOut extends ShelldError {
   override name = "WaitTimedOut";
 

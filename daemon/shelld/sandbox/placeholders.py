@@ -3,8 +3,8 @@ not exist yet.
 
 If such a directory were removed outside of the sandbox, the kernel would remove the mount as well.
 Commands could then create the denied path after all. So each sandbox holds a lock on the
-directories that it uses. The last sandbox that gives up its lock removes the directory if a sandbox
-has made it.
+directories that it uses. If a sandbox of this daemon has made a directory, the last sandbox of this
+daemon that gives up its lock removes it.
 
 Each sandbox also keeps open all other paths on which it mounts something. Otherwise, if such a path
 were replaced, the system could give the old inode to the new file, and the path would look

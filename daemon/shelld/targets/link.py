@@ -57,8 +57,8 @@ CONNECT_S: Final = 60.0
 PING_S: Final = 15.0
 SILENCE_S: Final = 60.0
 # After a request was cancelled, how long to wait for its answer. If another request must undo its
-# effect, this is also how long to wait for that request. With the default grace period, the server
-# reports a cancelled request that does not end after 3 s, so this is shorter.
+# effect, this is also how long to wait for that request. This is less than 3 s: with the default
+# grace period, the server then logs that a cancelled request goes on.
 CANCEL_S: Final = 2.5
 # How long to wait for a target to end after it was asked to. A target takes up to 5 s to end.
 END_S: Final = 6.0
