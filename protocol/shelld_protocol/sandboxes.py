@@ -133,6 +133,14 @@ class EnforcedSandbox(Result):
         Literal["isolated"],
         Meta(description="isolated: the command sees only processes of its sandbox."),
     ]
+    replaced: Annotated[
+        bool,
+        Meta(
+            description="True if this is a new sandbox, and the session's last command ran in an "
+            "earlier one. Its private /tmp is empty, and servers of the earlier sandbox cannot be "
+            "reached. Left out otherwise."
+        ),
+    ] = False
 
 
 Enforcement: TypeAlias = Annotated[

@@ -6,9 +6,10 @@ keeper. Commands run as the same user and see the keeper and its runners. But no
 these processes, or read their memory or their descriptors. So no command can send messages to the
 daemon as if it were a runner.
 
-The keeper first sends ``(ENTERED,)``. This message has two descriptors: one of the directory for
-shelld's own files, and one of /dev/null. If the sandbox has a proxy, the message also has a
-descriptor of the socket at which commands reach the proxy. Before this message, no command has run
+The keeper first sends ``(ENTERED,)``. This message has four descriptors: one each of the directory
+for shelld's own files, of /dev/null, of the root directory, and of the list of mounts. If the
+sandbox has a proxy, the message also has a descriptor of the socket at which commands reach the
+proxy. Before this message, no command has run
 in the sandbox. If the keeper cannot protect itself, it ends and sends no message. The keeper is the
 first process of its namespace, so no command can kill it.
 """
@@ -30,6 +31,7 @@ _WAITING: Final = 128
 # This descriptor refers to the directory of the commands' terminals. The daemon opens these
 # terminals outside the sandbox. Without a Landlock rule for them, /dev/stderr would not work.
 _TERMINALS: Final = 6
+_MOUNTS: Final = "/proc/self/mountinfo"
 # Every sandbox has its own version of these directories. Commands can write there.
 _OWN: Final = ("/dev", "/proc")
 
@@ -54,7 +56,9 @@ def main(
         restrict((*writable, *_OWN), terminals, closes_sockets=network == "shared")
         handle = os.open(private, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-        given = [handle, nothing]
+        root = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        mounts = os.open(_MOUNTS, os.O_RDONLY | os.O_CLOEXEC)
+        given = [handle, nothing, root, mounts]
         if network not in ("shared", "0"):
             given.append(_listener(int(network)))
         sock = socket.socket(fileno=3)

@@ -53,7 +53,9 @@ NO_SOCKETS: Final = Missing(
     "Mount /proc without subset=pid: shelld must be able to read /proc/net/unix.",
 )
 NO_MOUNT: Final = Missing(
-    "a path of its policy", "A path in write is gone, or shelld may not mount over a denied path."
+    "a path of its policy",
+    "A path in write is gone, a path has just been replaced, or shelld may not mount over a denied "
+    "path.",
 )
 NO_KEEPER: Final = Missing(
     "its keeper", "The sandbox must be able to read the Python that runs shelld: see deny_read."

@@ -6,18 +6,21 @@ Commands could then create the denied path after all. So each sandbox holds a lo
 directories that it uses. If a sandbox of this daemon has made a directory, the last sandbox of this
 daemon that gives up its lock removes it.
 
-Each sandbox also keeps open all other paths on which it mounts something. Otherwise, if such a path
-were replaced, the system could give the old inode to the new file, and the path would look
-unchanged.
+Each sandbox also keeps open all other paths that it mounts, or on which it mounts something.
+Otherwise, if such a path were replaced, the system could give the old inode to the new file, and
+the path would look unchanged.
 """
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import ClassVar, Final
+
+from shelld.sandbox.view import Identity
 
 # Several attempts are needed, because another sandbox may be removing the directory.
 _ATTEMPTS: Final = 5
@@ -34,6 +37,8 @@ class Placeholders:
         self._removed: list[str] = []
         # All descriptors that `close` closes.
         self._kept: list[int] = []
+        # What is open, by its path.
+        self.identities: dict[str, Identity] = {}
 
     def make(self, paths: Iterable[str]) -> None:
         """Make directories. Raises OSError if that fails."""
@@ -58,8 +63,17 @@ class Placeholders:
                 self.keep(path)
 
     def keep(self, path: str) -> None:
-        """Keep a path open, without a lock. Raises OSError."""
-        self._kept.append(os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC))
+        """Keep a path open, without a lock. Raises OSError, also if a part of the path is a
+        symbolic link.
+        """
+        self._kept.append(descriptor := os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC))
+        self._identify(path, descriptor)
+
+    def _identify(self, path: str, descriptor: int) -> None:
+        if os.readlink(f"/proc/self/fd/{descriptor}") != path:
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+        found = os.fstat(descriptor)
+        self.identities[path] = found.st_dev, found.st_ino
 
     def _hold(self, path: str, *, may_make: bool) -> None:
         for _ in range(_ATTEMPTS):
@@ -71,6 +85,7 @@ class Placeholders:
             with suppress(OSError):
                 fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
                 if os.path.samestat(os.stat(path), os.fstat(descriptor)):
+                    self._identify(path, descriptor)
                     self._held[path] = descriptor
                     return
             os.close(self._kept.pop())

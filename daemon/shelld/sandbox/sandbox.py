@@ -50,6 +50,7 @@ from shelld.proxy.process import Proxy
 from shelld.sandbox import engine
 from shelld.sandbox.engine import Missing
 from shelld.sandbox.guests import Guest, Guests
+from shelld.sandbox.mounts import is_as_planned
 from shelld.sandbox.pids import NamespacedChannel, outer_pids
 from shelld.sandbox.placeholders import Placeholders
 from shelld.sandbox.policy import ResolvedPolicy
@@ -67,7 +68,7 @@ _ERROR_BYTES: Final = 4_096
 # The directory with the device files of terminals: see `shelld.keeper.inside`.
 _TERMINALS: Final = "/dev/pts"
 # The number of descriptors that come with ENTERED. The descriptor for the proxy does not count.
-_ENTERED_WITH: Final = 2
+_ENTERED_WITH: Final = 4
 # Only bash itself may report the state of the session. A child of bash would write its state to a
 # file with this name, but a directory has this name, so the child cannot write the file.
 _NO_FILE: Final = "-1"
@@ -146,6 +147,9 @@ class Sandbox:
                 # The socket may be gone by now.
                 with suppress(FileNotFoundError):
                     self._placeholders.keep(path)
+            for mount in view.mounts:
+                if mount.shows_path and mount.path not in self._placeholders.identities:
+                    self._placeholders.keep(mount.path)
             if view.is_outdated:
                 # A denied path changed before it was kept open, so the view is wrong.
                 raise BlockingIOError
@@ -235,7 +239,12 @@ class Sandbox:
         descriptors = self._entered[0][1]
         if len(descriptors) != _ENTERED_WITH + (self._proxy is not None):
             return
-        self._directory, self._nothing = descriptors[:_ENTERED_WITH]
+        self._directory, self._nothing, root, mounts = descriptors[:_ENTERED_WITH]
+        assert self._view is not None
+        identities = self._placeholders.identities
+        if not is_as_planned(self.policy, self._view, identities, root=root, mounts=mounts):
+            self.missing = engine.NO_MOUNT
+            return
         os.mkdir(_NO_FILE, dir_fd=self._directory)
         if self._proxy is not None:
             self.missing = engine.NO_PROXY

@@ -16,7 +16,7 @@ import errno
 import os
 import sys
 from collections.abc import Iterable, Iterator
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from msgspec import Struct
 
@@ -54,9 +54,37 @@ _LEADS_NOWHERE: Final = frozenset(
 Identity: TypeAlias = tuple[int, int]
 
 
+class Mount(NamedTuple):
+    """One mount of a sandbox, with the arguments of bubblewrap for it.
+
+    `shows_path`: whether the mount shows what is at this path outside of the sandbox. Otherwise, it
+    shows an empty directory or an empty device. `is_writable`: whether commands may write to it.
+    """
+
+    path: str
+    arguments: tuple[str, ...]
+    shows_path: bool = False
+    is_writable: bool = False
+
+    @classmethod
+    def bind(cls, path: str, *, is_writable: bool) -> Mount:
+        option = "--bind" if is_writable else "--ro-bind"
+        return cls(path, (option, path, path), shows_path=True, is_writable=is_writable)
+
+    @classmethod
+    def null(cls, path: str) -> Mount:
+        return cls(path, ("--ro-bind", "/dev/null", path))
+
+    @classmethod
+    def directory(cls, path: str, mode: str, *, is_writable: bool) -> Mount:
+        """An empty directory. It is private to the sandbox."""
+        closing = () if is_writable else ("--remount-ro", path)
+        return cls(path, ("--perms", mode, "--tmpfs", path, *closing), is_writable=is_writable)
+
+
 class View(Struct, frozen=True):
-    """`arguments`: the arguments of bubblewrap, without the program. `placeholders`: see the
-    module.
+    """`arguments`: the arguments of bubblewrap, without the program. `mounts`: the mounts that they
+    ask for, except for those in /dev, /proc and `PRIVATE`. `placeholders`: see the module.
 
     `missing`: denied paths that did not exist when the view was made, in places where commands
     cannot write. If such a path appears, this view no longer hides it. `present`: denied paths that
@@ -69,6 +97,7 @@ class View(Struct, frozen=True):
     """
 
     arguments: tuple[str, ...]
+    mounts: tuple[Mount, ...]
     placeholders: tuple[str, ...]
     missing: tuple[str, ...]
     present: tuple[tuple[str, Identity | None], ...]
@@ -118,8 +147,7 @@ class _Builder:
         self._policy = policy
         self._writable = policy.writable
         self._hidden = tuple(_hidden(policy))
-        # The arguments of each mount, by its path.
-        self._mounts: dict[str, list[str]] = {}
+        self._mounts: dict[str, Mount] = {}
         self._placeholders: dict[str, None] = {}
         self._missing: dict[str, None] = {}
         self._present: dict[str, Identity | None] = {}
@@ -129,15 +157,16 @@ class _Builder:
         shown = (*needed, policy.directory, *_needed_in_run(policy))
         self._shown = (*self._writable, *(path for path in shown if self._is_hidden(path)))
         for path in self._hidden:
-            self._mounts[path] = ["--perms", "1777" if path != "/run" else "0755", "--tmpfs", path]
+            mode = "1777" if path != "/run" else "0755"
+            self._add(Mount.directory(path, mode, is_writable=True))
         for path in self._shown[len(self._writable) :]:
             if os.path.exists(path):
-                self._mounts[path] = ["--ro-bind", path, path]
+                self._add(Mount.bind(path, is_writable=False))
         for path in self._writable:
-            self._mounts[path] = ["--bind", path, path]
+            self._add(Mount.bind(path, is_writable=True))
         for path in policy.unix_sockets:
             if self._is_hidden(path):
-                self._mounts[path] = ["--ro-bind", path, path]
+                self._add(Mount.bind(path, is_writable=False))
         masked = list(shown_sockets(policy, self._hidden, self._shown, sockets))
         for path in masked:
             self._mask(path)
@@ -145,8 +174,17 @@ class _Builder:
             self._deny(path, is_readable=True)
         for path in policy.deny_read:
             self._deny(path, is_readable=False)
+        # Leave out mounts in unreadable directories, because such a mount would show a part of the
+        # directory again.
+        unreadable = policy.deny_read
+        mounts = [
+            self._mounts[path]
+            for path in sorted(self._mounts, key=lambda path: (path.count("/"), path))
+            if not is_within(os.path.dirname(path), unreadable)
+        ]
         self.view = View(
-            tuple(self._arguments()),
+            tuple(self._arguments(mounts)),
+            tuple(mounts),
             tuple(self._placeholders),
             tuple(self._missing),
             tuple(self._present.items()),
@@ -156,6 +194,9 @@ class _Builder:
             self._shown,
         )
 
+    def _add(self, mount: Mount) -> None:
+        self._mounts[mount.path] = mount
+
     def _is_hidden(self, path: str) -> bool:
         return is_within(path, self._hidden)
 
@@ -164,7 +205,7 @@ class _Builder:
         # device on such a mount.
         path = os.path.realpath(path)
         self._masked[path] = identity_of(path)
-        self._mounts[path] = ["--ro-bind", "/dev/null", path]
+        self._add(Mount.null(path))
         self._hold(path)
 
     def _hold(self, path: str) -> None:
@@ -181,7 +222,7 @@ class _Builder:
             above = os.path.dirname(path)
             while above != top:
                 if not is_within(above, denied):
-                    self._mounts.setdefault(above, ["--bind", above, above])
+                    self._mounts.setdefault(above, Mount.bind(above, is_writable=True))
                 above = os.path.dirname(above)
 
     def _deny(self, path: str, *, is_readable: bool) -> None:
@@ -193,18 +234,18 @@ class _Builder:
         elif not is_shown and is_readable:
             # The machine has no file at this place. The shown paths below this place must be
             # mounted first, so `_arguments` makes the directory read-only later.
-            self._mounts.setdefault(path, ["--perms", "0555", "--tmpfs", path])
+            self._mounts.setdefault(path, Mount.directory(path, "0555", is_writable=True))
             self._closed.append(path)
         elif not is_shown and path not in self._hidden:
             self._empty(path, is_readable=False)
         elif os.path.lexists(path):
             self._present[path] = identity_of(path)
             if is_readable:
-                self._mounts[path] = ["--ro-bind", path, path]
+                self._add(Mount.bind(path, is_writable=False))
             elif os.path.isdir(path):
                 self._empty(path, is_readable=False)
             else:
-                self._mounts[path] = ["--ro-bind", "/dev/null", path]
+                self._add(Mount.null(path))
             self._hold(path)
         elif is_open:
             first = _first_missing(path)
@@ -217,9 +258,9 @@ class _Builder:
     def _empty(self, path: str, *, is_readable: bool) -> None:
         """Mount an empty directory that nobody can write to."""
         mode = "0555" if is_readable else "0000"
-        self._mounts[path] = ["--perms", mode, "--tmpfs", path, "--remount-ro", path]
+        self._add(Mount.directory(path, mode, is_writable=False))
 
-    def _arguments(self) -> Iterator[str]:
+    def _arguments(self, mounts: Iterable[Mount]) -> Iterator[str]:
         yield from _ISOLATION
         if self._policy.network != "full":
             yield "--unshare-net"
@@ -229,15 +270,11 @@ class _Builder:
                 yield from ("--cap-add", name)
         for name in _KERNEL_SETTINGS:
             yield from ("--ro-bind-try", f"/proc/{name}", f"/proc/{name}")
-        unreadable = self._policy.deny_read
-        for path in sorted(self._mounts, key=lambda path: (path.count("/"), path)):
-            # Leave out mounts in unreadable directories, because such a mount would show a part of
-            # the directory again.
-            if not is_within(os.path.dirname(path), unreadable):
-                yield from self._mounts[path]
+        for mount in mounts:
+            yield from mount.arguments
         yield from ("--size", str(_PRIVATE_BYTES), "--perms", "0700", "--tmpfs", PRIVATE)
         for path in self._closed:
-            if not is_within(os.path.dirname(path), unreadable):
+            if not is_within(os.path.dirname(path), self._policy.deny_read):
                 yield from ("--remount-ro", path)
         yield from ("--chdir", "/")
 

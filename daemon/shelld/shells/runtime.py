@@ -242,6 +242,7 @@ class Runtime:
             return False
         # The command runs from here on.
         shell.assign(self._ids.next(), request, working_dir)
+        self._note_sandbox(life)
         life.command_runs(request)
         self.spares.note_success()
         self._enter(life)
@@ -386,6 +387,7 @@ class Runtime:
         elif moment is Moment.STARTED:
             if not life.launch.is_waiting:
                 self._starting.release()
+                self._note_sandbox(life)
                 if life.member is not None:
                     self.limiter.begin(life.member, life)
             elif life.member is not None:
@@ -400,6 +402,17 @@ class Runtime:
                         self.places.left(life.sandbox, life)
                 finally:
                     self._is_empty(life)
+
+    def _note_sandbox(self, life: Life) -> None:
+        """Let the result of a command say if the session's last command ran in another sandbox."""
+        shell, enforced = life.shell, life.shell.sandbox
+        if enforced is None or shell.failure is not None or not self.sessions.has(shell.session):
+            return
+        session = self.sessions.get(shell.session)
+        # A call with a tighter policy has another sandbox than its session.
+        if _policy_of(life.sandbox) == _policy_of(session.sandbox):
+            enforced.replaced = session.last_sandbox not in (None, life.sandbox)
+            session.last_sandbox = life.sandbox
 
     def _is_empty(self, life: Life) -> None:
         if life.launch.is_waiting:

@@ -43,6 +43,9 @@ _TERMINAL_HINT: Final = (
 _MORE_TIME: Final = (
     '[For more time: a longer timeout, run_in_background=true, or on_timeout="background"]'
 )
+_NEW_SANDBOX: Final = (
+    "[This ran in a new sandbox: its private /tmp was empty, and servers of the old one are gone]"
+)
 _NOT_KEPT: Final = "[The session did not keep what this command set: {}]"
 
 
@@ -122,6 +125,7 @@ def moved(shell: Shell, session_cwd: str | None) -> list[str]:
 
 def started(shell: Shell, command: str, description: str | None, lines: list[str]) -> ToolResult:
     """Return the result of a command that runs in the background."""
+    lines = [*lines, *_sandbox_lines(shell)]
     text = with_lines(f"Started background shell {shell.id}\n{_hint(shell)}.", lines)
     return ToolResult.ok(text, **_metadata(shell, command, description), pid=shell.pid)
 
@@ -151,6 +155,7 @@ async def ended(
     lines += end_state.lines
     denied = shell.denials.shown
     lines += denied_lines(denied)
+    lines += _sandbox_lines(shell)
     if (reason := _state_reason(shell)) is not None:
         lines.append(_NOT_KEPT.format(reason.text))
     if shell.status is ShellStatus.TIMEOUT:
@@ -200,6 +205,11 @@ def _state_reason(shell: Shell) -> Unkept | None:
     them.
     """
     return None if shell.recorder is None else shell.recorder.reason
+
+
+def _sandbox_lines(shell: Shell) -> list[str]:
+    is_replaced = shell.sandbox is not None and shell.sandbox.replaced
+    return [_NEW_SANDBOX] if is_replaced else []
 
 
 def _failure(shell: Shell) -> str:

@@ -1,0 +1,145 @@
+"""A sandbox that the daemon replaces, and paths that are replaced while a sandbox starts."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from sandboxes import Workspace, configure, directory_for_workspaces, why_impossible
+from support import Json, raw_daemon
+
+pytestmark = pytest.mark.slow
+
+if reason := why_impossible():
+    pytest.skip(reason, allow_module_level=True)
+
+
+@pytest.fixture(scope="module")
+def places() -> Iterator[Path]:
+    """A directory for all workspaces, which no sandbox hides."""
+    with directory_for_workspaces() as path:
+        yield path
+
+
+@pytest.fixture
+def workspace(places: Path, request: pytest.FixtureRequest) -> Iterator[Workspace]:
+    path = places / request.node.name
+    path.mkdir()
+    with raw_daemon(cwd=path) as daemon:
+        yield Workspace(daemon, path)
+
+
+@contextmanager
+def new_socket(path: Path) -> Generator[None]:
+    """Bind a unix socket that a running sandbox shows and a new sandbox hides."""
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path / "socket"))
+        server.listen()
+        yield
+
+
+def replaced(result: Json) -> bool:
+    return cast("bool", result["sandbox"].get("replaced", False))
+
+
+def test_the_first_result_in_a_new_sandbox_says_so(workspace: Workspace) -> None:
+    daemon, path = workspace
+    for session in ("first", "second", "third"):
+        configure(daemon, session)
+    for session in ("first", "second"):
+        assert not replaced(daemon.bash("touch /tmp/kept", session=session))
+    daemon.wait_for_spare()
+    with new_socket(path):
+        for session in ("first", "second"):
+            result = daemon.bash("ls /tmp", session=session)
+            assert (result["stdout"], replaced(result)) == ("", True)
+            assert not replaced(daemon.bash("true", session=session))
+        # This session has lost nothing.
+        assert not replaced(daemon.bash("true", session="third"))
+
+
+def test_a_background_shell_in_a_new_sandbox_says_so(workspace: Workspace) -> None:
+    daemon, path = workspace
+    configure(daemon, "one")
+    daemon.bash("true", session="one")
+    with new_socket(path):
+        shell = daemon.background("true", session="one")
+        assert replaced(daemon.call("bash_output", {"bash_id": shell}))
+        assert not replaced(daemon.bash("true", session="one"))
+
+
+def test_a_command_that_cannot_start_leaves_the_word_to_the_next(workspace: Workspace) -> None:
+    daemon, path = workspace
+    configure(daemon, "one")
+    daemon.bash("mkdir /tmp/private; cd /tmp/private", session="one")
+    with new_socket(path):
+        error = daemon.fail("bash", {"command": "true", "session": "one"})
+        assert error["data"]["kind"] == "spawn_failed"
+        assert replaced(daemon.bash("true", session="one"))
+
+
+def test_the_sandbox_of_a_call_is_no_replacement(workspace: Workspace) -> None:
+    daemon, _ = workspace
+    configure(daemon, "one")
+    for policy in (None, {"mode": "read-only"}, None):
+        assert not replaced(daemon.bash("true", session="one", sandbox=policy))
+
+
+def test_a_model_reads_that_its_sandbox_is_new(workspace: Workspace) -> None:
+    daemon, path = workspace
+    configure(daemon, "main")
+
+    def text(**arguments: object) -> str:
+        result = daemon.call("call_tool", {"name": "Bash", "arguments": arguments})
+        return cast("str", result["output"])
+
+    assert "new sandbox" not in text(command="true")
+    with new_socket(path):
+        assert "[This ran in a new sandbox: " in text(command="true", run_in_background=True)
+        assert "new sandbox" not in text(command="true")
+
+
+# -- paths that are replaced while a sandbox starts ------------------------------------------------
+
+
+@pytest.fixture
+def swapping(places: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A directory with a bubblewrap. If it has a file `swap`, this program first replaces the
+    directory `inner` with a link to `elsewhere`.
+    """
+    path = places / "swapping"
+    path.mkdir()
+    program = path / "bwrap"
+    program.write_text(
+        f"#!/bin/bash\ncd {path}\n"
+        "[[ -e swap ]] && mv inner away && ln -s elsewhere inner\n"
+        f'exec {shutil.which("bwrap")} "$@"\n'
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{path}:{os.environ['PATH']}")
+    yield path
+    shutil.rmtree(path)
+
+
+@pytest.mark.parametrize("policy", [{"write": ["inner"]}, {"deny_write": ["inner/denied"]}])
+def test_a_link_that_appears_while_a_sandbox_starts_opens_nothing(
+    swapping: Path, policy: dict[str, list[str]]
+) -> None:
+    for name in ("inner", "elsewhere"):
+        (swapping / name / "denied").mkdir(parents=True)
+    with raw_daemon(cwd=swapping) as daemon:
+        configure(daemon, "one", **policy)
+        # Without a link, the sandbox starts.
+        daemon.bash("touch inner/made", session="one")
+        (swapping / "swap").touch()
+        params = {"session": "two", "sandbox": {"network": "loopback", **policy}}
+        error = daemon.fail("configure_session", params)
+        assert error["data"]["missing"] == "a path of its policy"
+    assert os.readlink(swapping / "inner") == "elsewhere"
