@@ -6,6 +6,8 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+import time
+import zlib
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,6 +34,12 @@ settings.load_profile("busy")
 # Only one worker of pytest uses this uid. The kernel counts all processes of a user together, so
 # the limits of a test must not count the processes of another worker.
 UNPRIVILEGED_UID = 64_900 + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+
+
+# Where CI's time is limited, no slow test starts after this time (s since the epoch).
+SLOW_TESTS_UNTIL = float(os.environ.get("SLOW_TESTS_UNTIL", "inf"))
+# If given, this decides on the order of the test files, and so on which tests are left out.
+ORDER_OF_TESTS = os.environ.get("ORDER_OF_TESTS")
 
 
 @pytest.fixture
@@ -90,6 +98,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if counts[function] % sampled.args[0]:
                 item.add_marker(pytest.mark.long)
             counts[function] += 1
+    if ORDER_OF_TESTS is not None:
+        items.sort(key=lambda item: zlib.crc32(f"{ORDER_OF_TESTS} {item.path.name}".encode()))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if time.time() > SLOW_TESTS_UNTIL and item.get_closest_marker("slow") is not None:
+        pytest.skip("no time is left for slow tests: make test-slow runs all of them")
 
 
 def pytest_collection_finish() -> None:

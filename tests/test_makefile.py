@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -37,3 +39,15 @@ def test_checks_install_the_development_group_too(target: str, tmp_path: Path) -
     installs = installed_by(target, tmp_path)
     assert installs[0].endswith("--editable .")
     assert installs[-1].endswith("--group dev")
+
+
+@pytest.mark.slow
+def test_no_slow_test_starts_after_the_time_limit() -> None:
+    path = "tests/e2e/test_output.py"
+    command = [sys.executable, "-m", "pytest", "-q", "-m", "slow and not long", path]
+    env = {**os.environ, "SLOW_TESTS_UNTIL": "1", "ORDER_OF_TESTS": "any"}
+    shown = subprocess.run(
+        command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=100, check=True
+    ).stdout
+    assert "no time is left for slow tests: make test-slow runs all of them" in shown
+    assert " passed" not in shown.splitlines()[-1]
