@@ -311,6 +311,7 @@ printf 'set -g d /\nrm -rf $d\n' > ~/.config/fish/config.fish
 printf 'setenv D /\nrm -rf $D/*\n' > ~/.tcshrc
 printf 'rm -rf $HOME\n' > ~/.cshrc
 printf '[Service]\nExecStart=/bin/rm -rf /\n' > /etc/systemd/system/x.service
+printf '[Desktop Entry]\nExec=rm -rf /\n' > ~/.config/autostart/x.desktop
 echo 'cd / && rm -rf *' > .husky/pre-commit
 """,
         r"""
@@ -326,6 +327,7 @@ printf 'set d = /tmp/x\nrm -rf $d/*\n' > ~/.cshrc
 echo "alias nuke='rm -rf /tmp/nuke'" >> ~/.bashrc
 echo 'eval "$(pyenv init -)"' >> ~/.bashrc
 printf '[Service]\nExecStart=/usr/bin/app --clean\n' > /etc/systemd/system/x.service
+printf '[Desktop Entry]\nName=rm -rf /\nExec=app %%U\n' > ~/.config/autostart/x.desktop
 echo 'rm -rf /' > docs/hooks/pre-commit.md
 """,
     ),

@@ -39,9 +39,12 @@ _MAX_NAMES: Final = 100
 _TABLE: Final = re.compile(
     r"/etc/crontab|/etc/cron\.d/[\w.-]+|/var/spool/cron/(?:crontabs/)?[\w.-]+"
 )
-_UNIT: Final = re.compile(r".*/systemd/(?:system|user)/.*\.service(?:\.d/[^/]*)?")
+# Units of systemd, and entries of programs that a desktop starts.
+_UNIT: Final = re.compile(
+    r".*/systemd/(?:system|user)/.*\.service(?:\.d/[^/]*)?|.*/autostart/[\w.-]+\.desktop"
+)
 _ENTRY: Final = re.compile(r"[^\S\n]*+(?:@\w++|(?:[^\s#]\S*+\s++){4}\S++)[^\S\n]++(.*)")
-_EXEC: Final = re.compile(r"^Exec\w{4,20}=[-@:+!|]*+(.*)", re.M)
+_EXEC: Final = re.compile(r"^Exec(?:\w{4,20})?=[-@:+!|]*+(.*)", re.M)
 
 
 def is_late_program(path: str) -> bool:
@@ -49,7 +52,9 @@ def is_late_program(path: str) -> bool:
 
 
 def late_scripts(path: str, text: str) -> Iterator[str]:
-    """If `path` is a profile, a cron table or a systemd unit, yield the shell scripts in `text`."""
+    """If `path` is a profile, a cron table, a systemd unit or a desktop entry, yield the shell
+    scripts in `text`.
+    """
     if _PROFILE.fullmatch(path):
         yield _translated(text) if _FOREIGN.fullmatch(path) else text
     elif _TABLE.fullmatch(path):
