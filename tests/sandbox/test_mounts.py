@@ -25,6 +25,8 @@ def line(point: str, options: str = "rw,relatime") -> bytes:
         (line("/a", "ro,nosuid") + line("/b"), {"/a": False, "/b": True}),
         (line("/a") + line("/a", "ro"), {"/a": False}),
         (line(r"/a\040b\011\012\134"), {"/a b\t\n\\": True}),
+        # The kernel does not escape a carriage return.
+        (line("/a\rb") + line("/\r"), {"/a\rb": True, "/\r": True}),
         (line("/a", "nosuid,root,errors=ro"), {"/a": True}),
         (b"1 2 0:1 / /\xff rw - tmpfs tmpfs rw\n", {"/\udcff": True}),
         (b"", {}),

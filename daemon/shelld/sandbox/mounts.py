@@ -48,7 +48,7 @@ def mount_points(listed: bytes) -> dict[str, bool]:
     several mounts are at one point, the last one counts.
     """
     points: dict[str, bool] = {}
-    for line in listed.splitlines():
+    for line in listed.split(b"\n")[:-1]:
         # The fifth field is the mount point. The sixth field has the options: see proc(5).
         point, options = line.split(b" ")[4:6]
         path = _ESCAPE.sub(lambda match: bytes((int(match[1], 8),)), point)
