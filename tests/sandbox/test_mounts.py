@@ -89,6 +89,17 @@ def test_another_directory_than_the_planned_one_is_found(plan: Plan) -> None:
     assert plan.holds(HIDDEN, {"/work": False}, (device, inode + 1))
 
 
+def test_an_empty_device_may_hide_an_empty_device() -> None:
+    # Containers often have /dev/null at the path of a file that they hide.
+    found = os.stat("/dev/null")
+    identities = {"/dev/null": (found.st_dev, found.st_ino)}
+    root = os.open("/", os.O_PATH)
+    try:
+        assert has_mounts([Mount.null("/dev/null")], identities, {"/dev/null": False}, root)
+    finally:
+        os.close(root)
+
+
 @pytest.mark.parametrize(
     ("point", "is_allowed"),
     [

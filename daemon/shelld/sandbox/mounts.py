@@ -67,13 +67,16 @@ def has_mounts(
     `identities`: what was at the paths before the sandbox started. `points`: the mount points of
     the sandbox. `root`: a descriptor of the root directory of the sandbox. Raises OSError.
     """
+    null = os.stat(os.devnull).st_rdev
     for mount in planned:
         is_writable = points.get(mount.path)
         if is_writable is None or is_writable > mount.is_writable:
             return False
         found = os.stat(mount.path.lstrip("/"), dir_fd=root, follow_symlinks=False)
         is_same = (found.st_dev, found.st_ino) == identities.get(mount.path)
-        if is_same is not mount.shows_path:
+        # If an empty device is at a path that should be hidden, the mount looks the same.
+        is_null = is_same and found.st_rdev == null
+        if is_same is not mount.shows_path and not is_null:
             return False
     return True
 
