@@ -12,6 +12,7 @@ from typing import cast
 
 import pytest
 
+from leaks import targets_of
 from sandboxes import Workspace, configure, directory_for_workspaces, why_impossible
 from support import Json, raw_daemon
 
@@ -126,6 +127,16 @@ def swapping(places: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("PATH", f"{path}:{os.environ['PATH']}")
     yield path
     shutil.rmtree(path)
+
+
+def test_the_daemon_does_not_keep_open_what_commands_write_to(workspace: Workspace) -> None:
+    daemon, path = workspace
+    inner = path / "inner"
+    inner.mkdir()
+    configure(daemon, "one", write=["inner"])
+    daemon.bash("true", session="one")
+    # An open path would keep its file system busy, so nobody could unmount it.
+    assert str(inner) not in targets_of(daemon.pid)
 
 
 @pytest.mark.parametrize("policy", [{"write": ["inner"]}, {"deny_write": ["inner/denied"]}])

@@ -6,9 +6,10 @@ Commands could then create the denied path after all. So each sandbox holds a lo
 directories that it uses. If a sandbox of this daemon has made a directory, the last sandbox of this
 daemon that gives up its lock removes it.
 
-Each sandbox also keeps open all other paths that it mounts, or on which it mounts something.
-Otherwise, if such a path were replaced, the system could give the old inode to the new file, and
-the path would look unchanged.
+Each sandbox also keeps open all other paths on which it mounts something. Otherwise, if such a path
+were replaced, the system could give the old inode to the new file, and the path would look
+unchanged. While a sandbox starts, it keeps open the paths that it mounts, too. Afterwards, it
+closes them, so that users can unmount their file systems.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ class Placeholders:
         self._removed: list[str] = []
         # All descriptors that `close` closes.
         self._kept: list[int] = []
-        # What is open, by its path.
+        # All descriptors that `close_mounted` closes.
+        self._mounted: list[int] = []
+        # What is open, or was open while the sandbox started, by its path.
         self.identities: dict[str, Identity] = {}
 
     def make(self, paths: Iterable[str]) -> None:
@@ -66,7 +69,14 @@ class Placeholders:
         """Keep a path open, without a lock. Raises OSError, also if a part of the path is a
         symbolic link.
         """
-        self._kept.append(descriptor := os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC))
+        self._open(path, self._kept)
+
+    def keep_mounted(self, path: str) -> None:
+        """Do the same as `keep`, but only until `close_mounted`."""
+        self._open(path, self._mounted)
+
+    def _open(self, path: str, descriptors: list[int]) -> None:
+        descriptors.append(descriptor := os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC))
         self._identify(path, descriptor)
 
     def _identify(self, path: str, descriptor: int) -> None:
@@ -91,6 +101,11 @@ class Placeholders:
             os.close(self._kept.pop())
         raise BlockingIOError
 
+    def close_mounted(self) -> None:
+        """Close the paths from `keep_mounted`."""
+        while self._mounted:
+            os.close(self._mounted.pop())
+
     def close(self, *, removes: bool) -> None:
         """Release the directories and paths.
 
@@ -104,5 +119,6 @@ class Placeholders:
                 os.rmdir(path)
         self._removed.clear()
         self._held.clear()
+        self.close_mounted()
         while self._kept:
             os.close(self._kept.pop())

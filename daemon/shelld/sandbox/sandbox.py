@@ -149,7 +149,7 @@ class Sandbox:
                     self._placeholders.keep(path)
             for mount in view.mounts:
                 if mount.shows_path and mount.path not in self._placeholders.identities:
-                    self._placeholders.keep(mount.path)
+                    self._placeholders.keep_mounted(mount.path)
             if view.is_outdated:
                 # A denied path changed before it was kept open, so the view is wrong.
                 raise BlockingIOError
@@ -245,6 +245,7 @@ class Sandbox:
         if not is_as_planned(self.policy, self._view, identities, root=root, mounts=mounts):
             self.missing = engine.NO_MOUNT
             return
+        self._placeholders.close_mounted()
         os.mkdir(_NO_FILE, dir_fd=self._directory)
         if self._proxy is not None:
             self.missing = engine.NO_PROXY
