@@ -14,7 +14,7 @@ import pytest
 
 from leaks import targets_of
 from sandboxes import Workspace, configure, directory_for_workspaces, why_impossible
-from support import Json, raw_daemon
+from support import Json, raw_daemon, wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -84,6 +84,19 @@ def test_a_command_that_cannot_start_leaves_the_word_to_the_next(workspace: Work
         error = daemon.fail("bash", {"command": "true", "session": "one"})
         assert error["data"]["kind"] == "spawn_failed"
         assert replaced(daemon.bash("true", session="one"))
+
+
+def test_a_cancelled_command_leaves_the_word_to_the_next(workspace: Workspace) -> None:
+    daemon, path = workspace
+    configure(daemon, "one")
+    daemon.bash("true", session="one")
+    with new_socket(path):
+        request = daemon.request("bash", {"command": "touch started; sleep 600", "session": "one"})
+        wait_for((path / "started").exists)
+        daemon.notify("$/cancelRequest", {"id": request})
+        assert daemon.answer(request)["error"]["data"]["kind"] == "cancelled"
+        assert replaced(daemon.bash("true", session="one"))
+        assert not replaced(daemon.bash("true", session="one"))
 
 
 def test_the_sandbox_of_a_call_is_no_replacement(workspace: Workspace) -> None:

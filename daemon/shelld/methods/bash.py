@@ -245,6 +245,9 @@ async def _kill(context: RequestContext, shell: Shell) -> None:
         if shell.recorder is not None:
             # Settle the state here. Otherwise the session would wait for ever for this command.
             await shell.recorder.settle()
+    sessions = context.daemon.manager.sessions
+    if shell.sandbox is not None and shell.sandbox.replaced and sessions.has(shell.session):
+        sessions.get(shell.session).has_untold_sandbox = True
     if survivors:
         context.error_data["survivors"] = survivors
 

@@ -120,6 +120,8 @@ class Session:
         self.sandbox = sandbox
         # The sandbox in which the last command ran; None if no command has run in a sandbox.
         self.last_sandbox: Sandbox | None = None
+        # True if no result has said yet that `last_sandbox` is new, because a call was cancelled.
+        self.has_untold_sandbox = False
         # True if the session has started a command.
         self.is_used = False
         self.dump_files = dump_files

@@ -411,8 +411,9 @@ class Runtime:
         session = self.sessions.get(shell.session)
         # A call with a tighter policy has another sandbox than its session.
         if _policy_of(life.sandbox) == _policy_of(session.sandbox):
-            enforced.replaced = session.last_sandbox not in (None, life.sandbox)
-            session.last_sandbox = life.sandbox
+            is_new = session.last_sandbox not in (None, life.sandbox)
+            enforced.replaced = is_new or session.has_untold_sandbox
+            session.last_sandbox, session.has_untold_sandbox = life.sandbox, False
 
     def _is_empty(self, life: Life) -> None:
         if life.launch.is_waiting:
