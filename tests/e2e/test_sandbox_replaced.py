@@ -126,7 +126,8 @@ def test_a_model_reads_that_its_sandbox_is_new(workspace: Workspace) -> None:
 @pytest.fixture
 def swapping(places: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A directory with a bubblewrap. If it has a file `swap`, this program first replaces the
-    directory `inner` with a link to `elsewhere`.
+    directory `inner` with a link to `elsewhere`. If it has `new`, this program first moves `inner`
+    to `away`, and `new` to `inner`.
     """
     path = places / "swapping"
     path.mkdir()
@@ -134,6 +135,7 @@ def swapping(places: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     program.write_text(
         f"#!/bin/bash\ncd {path}\n"
         "[[ -e swap ]] && mv inner away && ln -s elsewhere inner\n"
+        "[[ -e new ]] && mv inner away && mv new inner\n"
         f'exec {shutil.which("bwrap")} "$@"\n'
     )
     program.chmod(0o755)
@@ -167,3 +169,29 @@ def test_a_link_that_appears_while_a_sandbox_starts_opens_nothing(
         error = daemon.fail("configure_session", params)
         assert error["data"]["missing"] == "a path of its policy"
     assert os.readlink(swapping / "inner") == "elsewhere"
+
+
+@pytest.mark.parametrize("member", ["write", "deny_write", "deny_read"])
+def test_a_file_that_is_replaced_while_a_sandbox_starts_is_no_failure(
+    swapping: Path, member: str
+) -> None:
+    (swapping / "inner").touch()
+    with raw_daemon(cwd=swapping) as daemon:
+        (swapping / "new").touch()
+        configure(daemon, "one", **{member: ["inner"]})
+        assert not (swapping / "new").exists()
+        result = daemon.bash("echo text >> inner", session="one")
+        assert (result["exitCode"] == 0) is (member == "write")
+
+
+def test_a_denied_directory_stays_denied_if_it_was_away_while_a_sandbox_started(
+    swapping: Path,
+) -> None:
+    (swapping / "inner").mkdir()
+    (swapping / "inner" / "secret").touch()
+    with raw_daemon(cwd=swapping) as daemon:
+        (swapping / "new").mkdir()
+        configure(daemon, "one", deny_read=["inner"])
+        (swapping / "inner").rename(swapping / "decoy")
+        (swapping / "away").rename(swapping / "inner")
+        assert "secret" not in daemon.bash("ls inner", session="one")["stdout"]

@@ -89,6 +89,11 @@ def test_another_directory_than_the_planned_one_is_found(plan: Plan) -> None:
     assert plan.holds(HIDDEN, {"/work": False}, (device, inode + 1))
 
 
+def test_a_path_that_is_gone_is_found(plan: Plan) -> None:
+    os.rmdir("work", dir_fd=plan.root)
+    assert not plan.holds(HIDDEN, {"/work": False}, None)
+
+
 def test_an_empty_device_may_hide_an_empty_device() -> None:
     # Containers often have /dev/null at the path of a file that they hide.
     found = os.stat("/dev/null")

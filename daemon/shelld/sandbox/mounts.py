@@ -65,14 +65,18 @@ def has_mounts(
     """Return whether a sandbox has all the mounts of its view.
 
     `identities`: what was at the paths before the sandbox started. `points`: the mount points of
-    the sandbox. `root`: a descriptor of the root directory of the sandbox. Raises OSError.
+    the sandbox. `root`: a descriptor of the root directory of the sandbox.
     """
     null = os.stat(os.devnull).st_rdev
     for mount in planned:
         is_writable = points.get(mount.path)
         if is_writable is None or is_writable > mount.is_writable:
             return False
-        found = os.stat(mount.path.lstrip("/"), dir_fd=root, follow_symlinks=False)
+        try:
+            found = os.stat(mount.path.lstrip("/"), dir_fd=root, follow_symlinks=False)
+        except OSError:
+            # The path has been replaced again.
+            return False
         is_same = (found.st_dev, found.st_ino) == identities.get(mount.path)
         # If an empty device is at a path that should be hidden, the mount looks the same.
         is_null = is_same and found.st_rdev == null

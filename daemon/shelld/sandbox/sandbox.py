@@ -108,6 +108,8 @@ class Sandbox:
         self._nothing: int | None = None
         # The messages of the keeper, with their descriptors. `close` closes these descriptors.
         self._entered: list[tuple[Message, list[int]]] = []
+        # Whether bubblewrap has found something else at a path than the view.
+        self._has_other_mounts = False
         # Whether the runner may have started bubblewrap.
         self._is_begun = False
         # The outer pid of the first process, and a map from the runners' outer pids to their inner
@@ -240,9 +242,12 @@ class Sandbox:
         if len(descriptors) != _ENTERED_WITH + (self._proxy is not None):
             return
         self._directory, self._nothing, root, mounts = descriptors[:_ENTERED_WITH]
-        assert self._view is not None
-        identities = self._placeholders.identities
-        if not is_as_planned(self.policy, self._view, identities, root=root, mounts=mounts):
+        view, identities = self._view, self._placeholders.identities
+        assert view is not None
+        is_planned = is_as_planned(self.policy, view, identities, root=root, mounts=mounts)
+        # A denied path may have been replaced before the mount on it, and put back afterwards.
+        if not is_planned or view.is_outdated:
+            self._has_other_mounts = True
             self.missing = engine.NO_MOUNT
             return
         self._placeholders.close_mounted()
@@ -377,11 +382,13 @@ class Sandbox:
 
     @property
     def was_too_late(self) -> bool:
-        """Whether the sandbox may have failed to start only because a hidden socket was removed or
-        replaced.
+        """Whether the sandbox may have failed to start only because a path was replaced meanwhile,
+        or a hidden socket was removed.
         """
         view = self._view
-        return self.missing is engine.NO_MOUNT and view is not None and view.is_socket_gone
+        if self.missing is not engine.NO_MOUNT or view is None:
+            return False
+        return self._has_other_mounts or view.is_outdated or view.is_socket_gone
 
     @property
     def is_idle(self) -> bool:

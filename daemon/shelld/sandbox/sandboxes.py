@@ -21,8 +21,8 @@ from shelld_protocol.errors import resource_exhausted, shutting_down, unavailabl
 # A sandbox costs about 12 MiB of memory, and three processes.
 MAX_SANDBOXES: Final = 32
 IDLE_S: Final = 300.0
-# Several attempts may be needed, because programs on the machine may make or remove sockets while a
-# sandbox starts.
+# Several attempts may be needed, because programs on the machine may make or remove sockets, or
+# replace paths of the policy, while a sandbox starts.
 _STARTS: Final = 5
 
 
