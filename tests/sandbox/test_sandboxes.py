@@ -182,3 +182,16 @@ def test_the_last_sandbox_removes_the_directory_that_another_one_has_made(tmp_pa
     second.hold([str(path)])
     second.close(removes=True)
     assert path.is_dir()
+
+
+def test_the_last_sandbox_removes_the_directories_above_those_that_it_uses(tmp_path: Path) -> None:
+    first, second, third = Placeholders(), Placeholders(), Placeholders()
+    above, below = str(tmp_path / "missing"), str(tmp_path / "missing" / "denied")
+    first.make([above])
+    second.make([below])
+    third.hold([below])
+    for each in (first, second):
+        each.close(removes=True)
+        assert os.path.isdir(below)
+    third.close(removes=True)
+    assert not os.path.exists(above)

@@ -46,6 +46,7 @@ class Placeholders:
     def make(self, paths: Iterable[str]) -> None:
         """Make directories. Raises OSError if that fails."""
         for path in paths:
+            self._hold_above(path)
             self._hold(path, may_make=True)
             self._removed.append(path)
             self._made_by_any.add(path)
@@ -57,6 +58,7 @@ class Placeholders:
         Raises OSError.
         """
         for path in paths:
+            self._hold_above(path)
             try:
                 self._hold(path, may_make=False)
                 if path in self._made_by_any:
@@ -64,6 +66,15 @@ class Placeholders:
             except (NotADirectoryError, PermissionError):
                 # A directory that this user cannot read was not made by a sandbox of this user.
                 self.keep(path)
+
+    def _hold_above(self, path: str) -> None:
+        """Lock the directories above a path that a sandbox has made, so that the last sandbox that
+        needs them removes them.
+        """
+        for above in sorted(self._made_by_any - self._held.keys()):
+            if path.startswith(f"{above}/"):
+                self._hold(above, may_make=False)
+                self._removed.append(above)
 
     def keep(self, path: str) -> None:
         """Keep a path open, without a lock. Raises OSError, also if a part of the path is a
