@@ -14,6 +14,7 @@ import pytest
 from leaks import descriptors_of
 from shelld.keeper.channel import Channel, anonymous_file
 from shelld.keeper.pool import RunnerPool
+from shelld.sandbox import engine
 from shelld.sandbox.placeholders import Placeholders
 from shelld.sandbox.policy import ResolvedPolicy, resolved
 from shelld.sandbox.sandbox import Sandbox
@@ -57,6 +58,23 @@ async def test_sandbox_is_forgotten_if_its_task_cannot_start(
     for _ in range(2):
         with anyio.fail_after(DEADLINE_S), pytest.raises(MemoryError):
             await sandboxes.enter(SandboxKey(policy, ""))
+
+
+def test_a_shortage_of_descriptors_is_no_fault_of_the_policy(
+    pool: RunnerPool, policy: ResolvedPolicy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_descriptor(*_: object) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    def lacks_nothing(_policy: ResolvedPolicy) -> None:
+        """Start on machines without sandboxes, too."""
+
+    monkeypatch.setattr(engine, "lacking", lacks_nothing)
+    monkeypatch.setattr(Placeholders, "keep_mounted", no_descriptor)
+    sandbox = Sandbox(pool, policy, "/bin/bash")
+    with pytest.raises(OSError, match=os.strerror(errno.EMFILE)):
+        sandbox.start()
+    sandbox.close()
 
 
 async def test_sandbox_is_closed_although_its_end_fails(

@@ -155,7 +155,9 @@ class Sandbox:
             if view.is_outdated:
                 # A denied path changed before it was kept open, so the view is wrong.
                 raise BlockingIOError
-        except OSError:
+        except OSError as error:
+            if is_shortage(error):
+                raise
             self.missing = engine.NO_MOUNT
             return
         descriptors: list[int] = []
