@@ -1,6 +1,8 @@
-"""Uses Landlock to close two gaps that mounts and namespaces leave in a sandbox.
+"""Uses Landlock to close three gaps that mounts and namespaces leave in a sandbox.
 
 * Named pipes and devices: a program can open them for writing although their mount is read-only.
+* File systems that are mounted outside while the sandbox runs: they appear in the sandbox, and are
+  not read-only there.
 * Abstract unix sockets outside the sandbox: a sandbox that shares the network can connect to them.
 
 Python has no functions for these system calls.
@@ -22,10 +24,15 @@ _GET_VERSION: Final = 1
 _PATH_BENEATH: Final = 1
 # The first version of Landlock that can allow moves of files to another directory (Linux 5.19).
 _VERSION_FOR_FILES: Final = 2
+# The first version of Landlock that can restrict truncate(2) (Linux 6.2).
+_VERSION_FOR_TRUNCATION: Final = 3
 # The first version of Landlock that can close the abstract sockets of other domains (Linux 6.12).
 _VERSION_FOR_SOCKETS: Final = 6
 _WRITE_FILE: Final = 1 << 1
+# The rights to remove and to make files and directories of every kind.
+_CHANGE_DIRECTORY: Final = sum(1 << bit for bit in range(4, 13))
 _MOVE: Final = 1 << 13
+_TRUNCATE: Final = 1 << 14
 _SCOPE_ABSTRACT_SOCKETS: Final = 1
 
 
@@ -54,8 +61,8 @@ def can_close_abstract_sockets() -> bool:
 def restrict(
     writable: Iterable[str], descriptors: Iterable[int] = (), *, closes_sockets: bool
 ) -> None:
-    """Forbid this process and its descendants to open files for writing, except in some
-    directories.
+    """Forbid this process and its descendants to write to files, and to make and remove files,
+    except in some directories.
 
     `writable` are the paths of these directories. A path that cannot be reached is skipped.
     `descriptors` refer to further such directories. With `closes_sockets`, this process and its
@@ -65,7 +72,9 @@ def restrict(
     failures.
     """
     version = _version()
-    handled = _WRITE_FILE | _MOVE if version >= _VERSION_FOR_FILES else 0
+    handled = _WRITE_FILE | _CHANGE_DIRECTORY | _MOVE if version >= _VERSION_FOR_FILES else 0
+    if version >= _VERSION_FOR_TRUNCATION:
+        handled |= _TRUNCATE
     if not handled and not closes_sockets:
         return
     ruleset = _Ruleset(handled, 0, _SCOPE_ABSTRACT_SOCKETS if closes_sockets else 0)
@@ -74,7 +83,7 @@ def restrict(
     made = _call(_CREATE_RULESET, ctypes.byref(ruleset), ctypes.c_size_t(size), 0)
     try:
         if handled:
-            # Which files can be moved, and where, depends only on the mounts.
+            # A move also needs the right to remove and to make files.
             _allow_path(made, "/", _MOVE)
             for path in writable:
                 with suppress(FileNotFoundError, PermissionError):
@@ -97,7 +106,7 @@ def _allow_path(ruleset: int, path: str, access: int) -> None:
     try:
         # A rule for a file cannot contain the rights that only directories have.
         is_directory = os.path.isdir(path)
-        _allow(ruleset, descriptor, access if is_directory else access & ~_MOVE)
+        _allow(ruleset, descriptor, access if is_directory else access & (_WRITE_FILE | _TRUNCATE))
     finally:
         os.close(descriptor)
 

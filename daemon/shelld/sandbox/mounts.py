@@ -3,7 +3,7 @@
 bubblewrap resolves each path again when it mounts something there. At this moment, a command in
 another sandbox may have replaced a part of the path with a symbolic link. Then bubblewrap mounts
 another directory, or mounts at another place. So this module compares what is mounted with what the
-view has asked for. Afterwards, no process can change the mounts any more.
+view has asked for. Afterwards, no command can change the mounts any more.
 """
 
 from __future__ import annotations
