@@ -9,14 +9,15 @@ from typing import Any, cast
 import anyio
 import anyio.abc
 import anyio.lowlevel
+import pytest
 from msgspec.structs import replace
 
 from shelld.events.subscription import MAX_QUEUED_BYTES, SubscriptionOptions
 from shelld.events.subscriptions import Subscriptions
 from shelld.shells.manager import Manager
 from shelld.shells.shell import Shell
-from shelld_protocol.errors import shell_not_found
-from shelld_protocol.event_methods import Event, SubscriptionOver
+from shelld_protocol.errors import RpcError, shell_not_found
+from shelld_protocol.event_methods import MAX_SUBSCRIPTIONS, Event, SubscriptionOver
 
 OPTIONS = SubscriptionOptions(None, None, frozenset({"exit"}), 0, 65_536, True)
 
@@ -115,3 +116,31 @@ async def test_key_is_free_once_its_shell_is_no_longer_retained() -> None:
         assert subscriptions.find("mine") is second
         subscriptions.remove(second.name)
         assert subscriptions.find("mine") is None
+
+
+async def test_subscriptions_of_lost_clients_make_room() -> None:
+    async with anyio.create_task_group() as tasks:
+        subscriptions = Subscriptions(cast("Manager", FakeManager(tasks)))
+        client = Client()
+        first, second, *_ = [
+            subscriptions.add(OPTIONS, client, number, []).name
+            for number in range(MAX_SUBSCRIPTIONS)
+        ]
+        with pytest.raises(RpcError) as refused:
+            subscriptions.add(OPTIONS, client, 1, [])
+        assert refused.value.data["limit"] == "subscriptions"
+        subscriptions.lose_client()
+        # This is now the latest subscription.
+        subscriptions.continue_after(subscriptions.get(first), 0, client, 1)
+        subscriptions.lose_client()
+        for number in range(MAX_SUBSCRIPTIONS - 1):
+            subscriptions.add(OPTIONS, client, number, [])
+        assert subscriptions.get(first)
+        with pytest.raises(RpcError) as unknown:
+            subscriptions.get(second)
+        assert unknown.value.data["parameter"] == "subscription"
+        subscriptions.add(OPTIONS, client, 1, [])
+        with pytest.raises(RpcError):
+            subscriptions.get(first)
+        with pytest.raises(RpcError):
+            subscriptions.add(OPTIONS, client, 1, [])

@@ -156,6 +156,11 @@ class Subscription:
         return self._journal.newest
 
     @property
+    def has_no_client(self) -> bool:
+        """True if the client is gone, and no other client has continued the subscription."""
+        return self._recipient is NOBODY
+
+    @property
     def available(self) -> tuple[int, int]:
         """The lowest and the highest number after which a client can continue."""
         return self._journal.oldest - 1, self._journal.newest

@@ -1,12 +1,13 @@
 """All subscriptions of the client, with their feeds.
 
 Owns the subscriptions. A subscription to all shells, or to a session, lives until the client ends
-it. A subscription to a single shell is over when the last event of the shell was sent. It is then
-kept until the shell is forgotten, so that a client can continue it. A subscription that is over
-does not count towards `MAX_SUBSCRIPTIONS`. The number of such subscriptions is at most `MAX_OVER`,
-and the total weight of their events is at most `MAX_OVER_WEIGHT`. Beyond these limits, the
-subscriptions that ended first are removed. While events of a subscription are being sent again, the
-subscription and its shell are kept.
+it. If its client is lost, it lives until another subscription needs its place. A subscription to a
+single shell is over when the last event of the shell was sent. It is then kept until the shell is
+forgotten, so that a client can continue it. A subscription that is over does not count towards
+`MAX_SUBSCRIPTIONS`. The number of such subscriptions is at most `MAX_OVER`, and the total weight of
+their events is at most `MAX_OVER_WEIGHT`. Beyond these limits, the subscriptions that ended first
+are removed. While events of a subscription are being sent again, the subscription and its shell are
+kept.
 
 Invariant: a new shell has its feeds before it can write, end or be forgotten.
 """
@@ -49,7 +50,8 @@ class Subscriptions:
         self._all: dict[str, Subscription] = {}
         # The names of the subscriptions that have an idempotency key.
         self._by_key: dict[str, str] = {}
-        # The feeds of subscriptions that are not over.
+        # The feeds of subscriptions that are not over. The subscription that was begun or continued
+        # last is at the end.
         self._feeds: dict[str, set[Feed]] = {}
         # The subscriptions that are over, in the order in which they ended. Maps each of them to
         # the weight of the events that it keeps. A subscription is left out while its events are
@@ -74,7 +76,7 @@ class Subscriptions:
 
         Raises `RpcError` (resource_exhausted).
         """
-        if len(self._feeds) >= MAX_SUBSCRIPTIONS:
+        if len(self._feeds) >= MAX_SUBSCRIPTIONS and not self._make_room():
             message = f"There are too many subscriptions: {MAX_SUBSCRIPTIONS}"
             raise resource_exhausted("subscriptions", message)
         name = f"sub_{next(self._numbers)}{self._mark}"
@@ -89,6 +91,19 @@ class Subscriptions:
             self.remove(name)
             raise
         return added
+
+    def _make_room(self) -> bool:
+        """Remove the subscription that was begun or continued first by a client that is gone.
+
+        Return False if there is none. Subscriptions to a single shell stay, because they end with
+        the shell.
+        """
+        for name in self._feeds:
+            subscription = self._all[name]
+            if subscription.has_no_client and subscription.options.bash_id is None:
+                self.remove(name)
+                return True
+        return False
 
     def attach(self, subscription: Subscription, shell: Shell) -> None:
         """Send the events of a shell, beginning with its unread output.
@@ -146,6 +161,8 @@ class Subscriptions:
                 pin.close()
                 raise
             self._over_weight -= self._over.pop(subscription.name)
+        elif (feeds := self._feeds.pop(subscription.name, None)) is not None:
+            self._feeds[subscription.name] = feeds
         subscription.continue_after(seq, recipient, request_id)
 
     async def _keep_until_sent(self, subscription: Subscription, pin: ExitStack) -> None:
