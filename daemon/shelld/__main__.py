@@ -54,6 +54,8 @@ def _main() -> int:
     # Garbage collection during the imports would take a tenth of the start-up time.
     gc.disable()
     try:
+        # The parent may have blocked the signals that end this program.
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
         _forget_working_directory()
         return _run(sys.argv[1:])
     except KeyboardInterrupt:

@@ -54,8 +54,6 @@ def _do_nothing(_number: int, _frame: FrameType | None) -> None:
 
 def _start(options: Options, streams: tuple[int, int], lasting: list[str] | None) -> int:
     undo_locale_coercion()
-    # The parent may have blocked the signals that stop the daemon.
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())
     # The system sends SIGXCPU at the soft limit of processor time. By default, this signal ends the
     # process. Use a handler, because commands would inherit SIG_IGN.
     if signal.getsignal(signal.SIGXCPU) is signal.SIG_DFL:

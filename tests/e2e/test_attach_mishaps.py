@@ -304,3 +304,15 @@ def test_output_of_a_tool_stays_unread_when_its_client_is_lost(user: Lasting) ->
     with user.attach() as client:
         left = client.call("bash_output", {"bash_id": shell["bash_id"]})
         assert (left["stdout"], left["stderr"]) == ("out\n", "err\n")
+
+
+def test_attach_ends_at_a_signal_that_its_parent_has_blocked(user: Lasting) -> None:
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+    try:
+        with user.attach() as client:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            client.call("ping")
+            client.process.terminate()
+            assert client.wait() == 0
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
