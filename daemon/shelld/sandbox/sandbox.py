@@ -54,8 +54,8 @@ from shelld.sandbox.mounts import is_as_planned
 from shelld.sandbox.pids import NamespacedChannel, outer_pids
 from shelld.sandbox.placeholders import Placeholders
 from shelld.sandbox.policy import ResolvedPolicy
-from shelld.sandbox.unix_sockets import socket_paths
-from shelld.sandbox.view import PRIVATE, View, needed_paths, shown_sockets, view_of
+from shelld.sandbox.unix_sockets import shown_sockets, socket_paths
+from shelld.sandbox.view import PRIVATE, View, needed_paths, view_of
 
 # A sandbox starts in a tenth of a second. On a busy machine it may take much longer.
 START_TIMEOUT_S: Final = 20.0

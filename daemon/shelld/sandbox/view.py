@@ -12,7 +12,6 @@ before the sandbox starts, and removes them after the sandbox has ended, if they
 
 from __future__ import annotations
 
-import errno
 import os
 import sys
 from collections.abc import Iterable, Iterator
@@ -21,9 +20,8 @@ from typing import Final, NamedTuple, TypeAlias
 from msgspec import Struct
 
 from shelld.keeper.privileges import CAPABILITIES
-from shelld.lasting.directory import possible_directories
 from shelld.sandbox.policy import TEMPORARY, ResolvedPolicy, is_within
-from shelld.sandbox.unix_sockets import sockets_in
+from shelld.sandbox.unix_sockets import shown_sockets
 
 # The directory of a sandbox for the files of shelld itself.
 PRIVATE: Final = "/run/shelld"
@@ -44,12 +42,6 @@ _KERNEL_SETTINGS: Final = ("sys", "sysrq-trigger", "fs", "acpi", "scsi", "mtrr",
 # system. The third has the configuration of the resolver.
 _NEEDED_IN_RUN: Final = ("/run/current-system", "/run/opengl-driver", "/run/systemd/resolve")
 _RESOLVER: Final = "/etc/resolv.conf"
-# The errors that a system call reports for a path that leads nowhere, or that no program of this
-# user can reach.
-_LEADS_NOWHERE: Final = frozenset(
-    (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.EACCES)
-)
-
 # A device and an inode.
 Identity: TypeAlias = tuple[int, int]
 
@@ -277,62 +269,6 @@ class _Builder:
             if not is_within(os.path.dirname(path), self._policy.deny_read):
                 yield from ("--remount-ro", path)
         yield from ("--chdir", "/")
-
-
-def shown_sockets(
-    policy: ResolvedPolicy, hidden: Iterable[str], shown: Iterable[str], paths: Iterable[str]
-) -> Iterator[str]:
-    """The policy does not allow some sockets of the machine, but a sandbox would show them. Yield
-    these sockets. Raises OSError.
-
-    `hidden`: the directories that are private in the sandbox, such as /tmp. `shown`: the
-    directories of the machine that stay visible inside private directories. `paths`: the paths that
-    the kernel lists. If such a path is gone, its socket may have another name in the same
-    directory. If the path of a lasting daemon's socket is too long, the daemon binds the socket by
-    a descriptor, and the kernel does not list the real path.
-    """
-    directories = dict.fromkeys(possible_directories())
-    for path in paths:
-        if not os.path.lexists(path):
-            directories[os.path.dirname(path)] = None
-        elif _shows_socket(policy, hidden, shown, path):
-            yield path
-    for directory in directories:
-        if not os.path.isdir(directory):
-            # Resolving the path would take longer, and this code runs for each command in a
-            # sandbox.
-            continue
-        real = os.path.realpath(directory)
-        if not is_within(real, hidden) or is_within(real, shown):
-            found = sockets_in(real)
-            yield from (path for path in found if _shows_socket(policy, hidden, shown, path))
-
-
-def _shows_socket(
-    policy: ResolvedPolicy, hidden: Iterable[str], shown: Iterable[str], path: str
-) -> bool:
-    if path in policy.unix_sockets:
-        return False
-    real = _real_path(path)
-    if real is None or real in policy.unix_sockets or is_within(real, policy.deny_read):
-        return False
-    return not is_within(real, hidden) or is_within(real, shown)
-
-
-def _real_path(path: str) -> str | None:
-    """Return the path without symbolic links; None if the path leads nowhere. Raises OSError."""
-    # This is several times as fast as `os.path.realpath`, and it runs for each command in a
-    # sandbox.
-    try:
-        descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
-    except OSError as error:
-        if error.errno in _LEADS_NOWHERE:
-            return None
-        raise
-    try:
-        return os.readlink(f"/proc/self/fd/{descriptor}")
-    finally:
-        os.close(descriptor)
 
 
 def _hidden(policy: ResolvedPolicy) -> Iterator[str]:
