@@ -11,7 +11,7 @@ import subprocess
 import sys
 import termios
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -366,6 +366,20 @@ def test_tty_gives_the_command_a_terminal_of_our_size() -> None:
         code, shown = terminal.rest()
     assert code == 5
     assert "shelld: exit code 5 after " in shown
+
+
+def test_keys_that_are_typed_early_reach_the_command() -> None:
+    main, inner = pty.openpty()
+    os.write(main, b"early\r")
+    command = [*PROGRAM, "run", "-q", "-t", "--timeout", "60", "--", 'read -r line; echo "<$line>"']
+    with subprocess.Popen(command, stdin=inner, stdout=inner, stderr=inner) as process:
+        os.close(inner)
+        shown = b""
+        while b"<early>" not in shown and process.poll() is None:
+            with suppress(OSError):
+                shown += os.read(main, 4096)
+    os.close(main)
+    assert b"<early>" in shown
 
 
 def test_third_signal_restores_the_terminal() -> None:

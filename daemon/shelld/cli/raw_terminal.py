@@ -53,7 +53,8 @@ class RawTerminal:
 
     def __enter__(self) -> Self:
         self._settings = termios.tcgetattr(0)
-        tty.setraw(0)
+        # Keys that the user has typed already are for the command, so do not discard them.
+        tty.setraw(0, termios.TCSANOW)
         return self
 
     def __exit__(self, *_error: object) -> None:
