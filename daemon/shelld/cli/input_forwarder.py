@@ -70,7 +70,8 @@ class InputForwarder:
         pause = _FIRST_PAUSE_S
         while True:
             try:
-                self._client.write_stdin(self._bash_id, data=data)
+                # The result has new output of the command, which nobody needs here.
+                self._client.write_stdin(self._bash_id, data=data, max_bytes=1)
             except ResourceExhausted as error:
                 if error.limit != "stdin":
                     raise
