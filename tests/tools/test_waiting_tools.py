@@ -32,6 +32,27 @@ async def test_start_without_a_wait_returns_at_once(call: Tools) -> None:
     assert "[Status" not in text
 
 
+async def test_output_of_exactly_the_allowed_size_keeps_the_status(call: Tools) -> None:
+    command = {"command": "printf %050d 0; exit 3", "run_in_background": True, "until": "exit"}
+    result = await call("Bash", context={"max_output_size": 50}, **command)
+    lines = ok(result).splitlines()
+    assert lines[2] == "0" * 50
+    assert lines[3].startswith("[Status: failed, exit code 3. ")
+    read = await call(
+        "BashOutput",
+        context={"max_output_size": 50},
+        bash_id=result.metadata["bash_id"],
+        stdout_offset=0,
+    )
+    assert ok(read).splitlines()[1].startswith("[Status: failed, exit code 3. ")
+
+
+async def test_output_of_exactly_the_allowed_size_keeps_the_notices(call: Tools) -> None:
+    command = "printf %050d 0; sleep 300 >/dev/null 2>&1 &"
+    result = await call("Bash", context={"max_output_size": 50}, command=command)
+    assert ok(result).splitlines()[-1].startswith("[Left running: 1 of its processes; ")
+
+
 @pytest.mark.parametrize(
     ("params", "sentence"),
     [

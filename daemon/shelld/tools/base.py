@@ -90,7 +90,8 @@ class BaseTool(abc.ABC):
         """Validate the parameters. Then execute the tool, or do a dry run, within
         `context.timeout`.
 
-        Text output is cut at `context.max_output_size` characters. This method never raises.
+        Text output is cut at `context.max_output_size` characters, unless the metadata has the
+        member `truncated`: then the tool has limited its output itself. This method never raises.
         """
         try:
             is_valid, problem = self.validate_params(**params)
@@ -214,9 +215,9 @@ def checked(tool_name: str, result: object) -> ToolResult:
 
 
 def _within(limit: int, result: ToolResult) -> ToolResult:
-    """Cut output that is too long, unless the tool has already cut it."""
+    """Cut output that is too long, unless the tool has limited it."""
     text = result.output
-    if not isinstance(text, str) or len(text) <= limit or result.metadata.get("truncated"):
+    if not isinstance(text, str) or len(text) <= limit or "truncated" in result.metadata:
         return result
     notice = f"\n[Output truncated: {limit} of {len(text)} characters]"
     metadata = {**result.metadata, "truncated": True}
