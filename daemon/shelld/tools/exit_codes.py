@@ -50,6 +50,9 @@ def _last_program(command: str) -> str:
     lexer.commenters = ""
     words: list[str] = []
     last: list[str] = []
+    # The words before each open parenthesis, as in `program $(`. They belong to the program that
+    # ends last. After words that are only assignments, the exit code is that of the substitution.
+    outer: list[list[str]] = []
     try:
         for word in lexer:
             if not set(word) <= set(";&|()"):
@@ -58,7 +61,12 @@ def _last_program(command: str) -> str:
                 if any(each in _UNSURE or each.startswith("#") for each in words):
                     # After a `#`, the separator is perhaps part of a comment.
                     return ""
-                last, words = words or last, []
+                for sign in word:
+                    if sign == "(":
+                        outer.append([] if all(map(_ASSIGNMENT.match, words)) else words)
+                    else:
+                        last = words or last
+                    words = outer.pop() if sign == ")" and outer else []
                 if "&&" in word and last[:1] != ["cd"]:
                     # The command before && may have failed, so the program that ran last is not
                     # known. A cd before && is no problem, because cd prints an error if it fails.
