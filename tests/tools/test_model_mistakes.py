@@ -128,10 +128,11 @@ async def test_result_of_a_mistake_says_how_to_go_on(call: Tools, mistake: str) 
         ("test $(grep x /dev/null) || false $(grep x /dev/null)", False),
         ("bash -c 'exit 1' <(grep x /dev/null)", False),
         ("while read -r; do false; done < <(echo a; grep x /dev/null)", False),
-        ("x=$(grep x /dev/null)", True),
-        ("(grep x /dev/null)", True),
-        ("grep x $(echo /dev/null)", True),
-        ("true $(true); grep x /dev/null", True),
+        ("x=$(grep x /dev/null)", False),
+        ("(grep x /dev/null)", False),
+        ("grep x $(echo /dev/null)", False),
+        ("true $(true); grep x /dev/null", False),
+        ("trap 'exit 1' EXIT; test -d /", False),
     ],
 )
 async def test_meaning_of_exit_code_1_is_that_of_the_last_program(

@@ -189,7 +189,8 @@ async def ended(
     if shell.survivors:
         metadata["survivors"] = shell.survivors
     sentence = _failure(shell)
-    if shell.exit_code == 1 and not output and (meaning := meaning_of_one(command)) is not None:
+    is_answer = shell.status is ShellStatus.FAILED and shell.exit_code == 1 and not output
+    if is_answer and (meaning := meaning_of_one(command)) is not None:
         sentence = f"{sentence}: {meaning}"
     return ToolResult.fail(f"{sentence}\n{text}" if text else sentence, **metadata)
 

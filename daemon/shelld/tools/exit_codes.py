@@ -27,7 +27,7 @@ _MEANINGS: Final[Mapping[str, str]] = {
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*\+?=")
 # After a command with one of these words, the last program may not have run, or its exit code may
 # not be the exit code of the whole command.
-_UNSURE: Final = frozenset({"exit", "return", "set"})
+_UNSURE: Final = frozenset({"exit", "return", "set", "trap"})
 # In a command, the name of another program follows each of these words.
 _BEFORE: Final = frozenset({"time", "command", "env", "sudo"})
 
@@ -50,27 +50,23 @@ def _last_program(command: str) -> str:
     lexer.commenters = ""
     words: list[str] = []
     last: list[str] = []
-    # The words before each open parenthesis, as in `program $(`. They belong to the program that
-    # ends last. After words that are only assignments, the exit code is that of the substitution.
-    outer: list[list[str]] = []
     try:
         for word in lexer:
             if not set(word) <= set(";&|()"):
                 words.append(word)
-            else:
-                if any(each in _UNSURE or each.startswith("#") for each in words):
-                    # After a `#`, the separator is perhaps part of a comment.
-                    return ""
-                for sign in word:
-                    if sign == "(":
-                        outer.append([] if all(map(_ASSIGNMENT.match, words)) else words)
-                    else:
-                        last = words or last
-                    words = outer.pop() if sign == ")" and outer else []
-                if "&&" in word and last[:1] != ["cd"]:
-                    # The command before && may have failed, so the program that ran last is not
-                    # known. A cd before && is no problem, because cd prints an error if it fails.
-                    return ""
+                continue
+            if set(word) & set("()"):
+                # The words in parentheses may belong to a substitution, and then another program
+                # gives the exit code.
+                return ""
+            if any(each in _UNSURE or each.startswith("#") for each in words):
+                # After a `#`, the separator is perhaps part of a comment.
+                return ""
+            last, words = words or last, []
+            if "&&" in word and last[:1] != ["cd"]:
+                # The command before && may have failed, so the program that ran last is not known.
+                # A cd before && is no problem, because cd prints an error if it fails.
+                return ""
     except ValueError:
         # The command has an unclosed quote.
         return ""
