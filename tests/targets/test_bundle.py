@@ -82,6 +82,28 @@ def test_cache_is_never_in_the_working_directory_or_in_the_root(
     assert [*tmp_path.iterdir()] == []
 
 
+def test_cache_is_never_in_a_directory_mounted_with_noexec(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Python cannot load the compiled modules of a bundle from such a directory.
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    noexec = [str(tmp_path / "home" / "shelld")]
+    real = os.statvfs
+
+    def statvfs(path: str) -> os.statvfs_result:
+        found = [*real(path)]
+        found[8] = os.ST_NOEXEC if path in noexec else 0
+        return os.statvfs_result(found)
+
+    monkeypatch.setattr(os, "statvfs", statvfs)
+    temporary = str(tmp_path / f"shelld-{os.getuid()}")
+    assert cache_directory() == temporary
+    noexec.append(temporary)
+    with pytest.raises(UnpackError, match="noexec"):
+        cache_directory()
+
+
 @pytest.mark.parametrize("kind", ["file", "link", "lost link"])
 def test_bundle_replaces_what_is_no_directory(tmp_path: Path, kind: str) -> None:
     (tmp_path / "elsewhere").mkdir()

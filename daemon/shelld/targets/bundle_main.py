@@ -45,6 +45,14 @@ def is_safe(directory: str) -> bool:
     return is_mine and not found.st_mode & 0o022 and os.access(directory, os.W_OK)
 
 
+def forbids_programs(directory: str) -> bool:
+    """Return whether a directory is mounted with noexec.
+
+    Python cannot load compiled modules from such a directory.
+    """
+    return bool(os.statvfs(directory).f_flag & os.ST_NOEXEC)
+
+
 def make_directories(directory: str) -> None:
     """Make a directory that only this user can use, and its missing parents. Raises OSError.
 
@@ -78,17 +86,21 @@ def cache_directory() -> str:
         home = os.path.join(home_directory(), ".cache")
     # Another user may have made the directory in /tmp, so `is_safe` checks it.
     temporary = os.path.join(os.environ.get("TMPDIR") or "/tmp", f"shelld-{os.getuid()}")
+    problem = "no directory for the bundle can be written"
     for directory in (os.path.join(home, "shelld"), temporary):
         # With a relative path, the daemon would run files from the working directory.
         if not os.path.isabs(directory):
             continue
         try:
             make_directories(directory)
-            if is_safe(directory):
+            if not is_safe(directory):
+                continue
+            if not forbids_programs(directory):
                 return directory
+            problem = "the directory for the bundle is mounted with noexec"
         except OSError:
             pass
-    raise UnpackError("no directory for the bundle can be written")
+    raise UnpackError(problem)
 
 
 def is_complete(directory: str) -> bool:
