@@ -54,3 +54,12 @@ def test_greeting_without_its_members_is_refused() -> None:
     opening = Opening("box", None)
     with pytest.raises(NoGreetingError):
         opening.receive(answer_to(opening.first).replace(b"protocol", b"other"))
+
+
+def test_refusal_of_the_first_request_is_quoted() -> None:
+    # Another program that speaks JSON-RPC gives such an answer, and a daemon that is shutting down.
+    opening = Opening("box", None)
+    error = b'"error":{"code":-32601,"message":"Method not found"}}'
+    answer, _, _ = answer_to(opening.first).partition(b'"result"')
+    with pytest.raises(NoGreetingError, match="refused the first request: Method not found"):
+        opening.receive(answer + error + b"\n")

@@ -35,7 +35,11 @@ class Greeting(msgspec.Struct):
 
 
 class NoGreetingError(Exception):
-    """The peer does not speak the protocol."""
+    """The peer does not speak the protocol, or has refused the first request.
+
+    The error's text, if there is any, says more about the peer. The caller writes the beginning of
+    the sentence.
+    """
 
 
 class GreetingReader:

@@ -357,8 +357,8 @@ class Link:
         assert self._opening is not None
         try:
             step = self._opening.receive(data)
-        except NoGreetingError:
-            self._failure = "it does not speak the protocol of shelld"
+        except NoGreetingError as error:
+            self._failure = str(error) or "it does not speak the protocol of shelld"
         except RpcError as error:
             self._failure = error.with_traceback(None)
         else:

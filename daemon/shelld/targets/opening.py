@@ -66,7 +66,8 @@ class Opening:
         try:
             answer = decode_message(found[0])
             if bytes(answer.error):
-                raise named_error(self._target, bytes(answer.error))
+                refusal = named_error(self._target, bytes(answer.error)).message
+                raise NoGreetingError(f"it has refused the first request: {refusal}")
             greeting = decode(answer.result, _greeting)
         except (msgspec.DecodeError, UnicodeDecodeError):
             raise NoGreetingError from None
