@@ -233,6 +233,19 @@ def test_commands_of_a_bare_python_have_the_environment_of_the_target(
     hub.call("remove_target", {"name": "plain"})
 
 
+@pytest.mark.parametrize("end", [[], [BARE]], ids=["sh", "python"])
+@pytest.mark.parametrize("given", [[], ["LC_CTYPE=POSIX"]], ids=["unset", "set"])
+def test_commands_of_a_bundle_have_the_locale_of_the_target(
+    hub: RawDaemon, tmp_path: Path, given: list[str], end: list[str]
+) -> None:
+    # In the C locale, the Python that unpacks the bundle sets LC_CTYPE for its children.
+    argv = [*bare_environment(tmp_path), *given, *end]
+    hub.call("add_target", {"name": "plain", "argv": argv, "bootstrap": True})
+    found = hub.bash("printenv LC_CTYPE", target="plain")["stdout"].split()
+    hub.call("remove_target", {"name": "plain"})
+    assert [f"LC_CTYPE={each}" for each in found] == given
+
+
 def test_error_tells_which_python_the_target_has(hub: RawDaemon, tmp_path: Path) -> None:
     error = bootstrapped(hub, ["env", "-i", "PATH=/nowhere", "/bin/sh"])["error"]
     assert (error["code"], error["data"]["found"]) == (1010, "no Python")

@@ -152,12 +152,26 @@ def unpack(source: str | IO[bytes], target: str) -> None:
         os.umask(mask)
 
 
+def given_environment() -> dict[bytes, bytes]:
+    """Return the environment that this process was started with.
+
+    In the C locale, Python sets LC_CTYPE for itself and its children.
+    """
+    try:
+        with open("/proc/self/environ", "rb") as file:
+            variables = [each.partition(b"=") for each in file.read().split(b"\0")]
+    except OSError:
+        return dict(os.environb)
+    return {name: value for name, _, value in variables if name}
+
+
 def run(target: str, options: list[str]) -> NoReturn:
     """Replace this process with the shelld that was unpacked into a directory. Raises OSError.
 
     The new process does not see the other packages of its Python, whose versions might not fit.
     """
-    os.execv(sys.executable, [sys.executable, "-I", "-S", "-c", START, target, *options])
+    words = [sys.executable, "-I", "-S", "-c", START, target, *options]
+    os.execve(sys.executable, words, given_environment())
 
 
 def run_bundle() -> int:
