@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +13,7 @@ import pytest
 
 from leaks import targets_of
 from sandboxes import Workspace, configure, directory_for_workspaces, why_impossible
-from support import Json, raw_daemon, wait_for
+from support import DAEMON_COMMAND, Json, raw_daemon, wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -31,19 +30,25 @@ def places() -> Iterator[Path]:
 
 @pytest.fixture
 def workspace(places: Path, request: pytest.FixtureRequest) -> Iterator[Workspace]:
+    """A daemon in a workspace, in a network namespace of its own. Otherwise, unix sockets of other
+    programs would also replace its sandboxes.
+    """
     path = places / request.node.name
     path.mkdir()
-    with raw_daemon(cwd=path) as daemon:
+    with raw_daemon(command=["unshare", "-rn", *DAEMON_COMMAND], cwd=path) as daemon:
         yield Workspace(daemon, path)
 
 
 @contextmanager
-def new_socket(path: Path) -> Generator[None]:
+def new_socket(workspace: Workspace) -> Generator[None]:
     """Bind a unix socket that a running sandbox shows and a new sandbox hides."""
-    with socket.socket(socket.AF_UNIX) as server:
-        server.bind(str(path / "socket"))
-        server.listen()
-        yield
+    daemon, path = workspace
+    code = f"import socket; s = socket.socket(socket.AF_UNIX); s.bind('{path}/socket'); s.listen()"
+    command = f'python3 -uc "{code}; print(1); s.accept()"'
+    shell = daemon.background(command, session="outside")
+    assert daemon.call("bash_output", {"bash_id": shell, "wait": 60_000})["stdout"]
+    yield
+    daemon.call("kill_shell", {"shell_id": shell, "grace": 0})
 
 
 def replaced(result: Json) -> bool:
@@ -51,13 +56,13 @@ def replaced(result: Json) -> bool:
 
 
 def test_the_first_result_in_a_new_sandbox_says_so(workspace: Workspace) -> None:
-    daemon, path = workspace
+    daemon = workspace.daemon
     for session in ("first", "second", "third"):
         configure(daemon, session)
     for session in ("first", "second"):
         assert not replaced(daemon.bash("touch /tmp/kept", session=session))
     daemon.wait_for_spare()
-    with new_socket(path):
+    with new_socket(workspace):
         for session in ("first", "second"):
             result = daemon.bash("ls /tmp", session=session)
             assert (result["stdout"], replaced(result)) == ("", True)
@@ -67,32 +72,32 @@ def test_the_first_result_in_a_new_sandbox_says_so(workspace: Workspace) -> None
 
 
 def test_a_background_shell_in_a_new_sandbox_says_so(workspace: Workspace) -> None:
-    daemon, path = workspace
+    daemon = workspace.daemon
     configure(daemon, "one")
     daemon.bash("true", session="one")
-    with new_socket(path):
+    with new_socket(workspace):
         shell = daemon.background("true", session="one")
         assert replaced(daemon.call("bash_output", {"bash_id": shell}))
         assert not replaced(daemon.bash("true", session="one"))
 
 
 def test_a_command_that_cannot_start_leaves_the_word_to_the_next(workspace: Workspace) -> None:
-    daemon, path = workspace
+    daemon = workspace.daemon
     configure(daemon, "one")
     daemon.bash("mkdir /tmp/private; cd /tmp/private", session="one")
-    with new_socket(path):
+    with new_socket(workspace):
         error = daemon.fail("bash", {"command": "true", "session": "one"})
         assert error["data"]["kind"] == "spawn_failed"
         assert replaced(daemon.bash("true", session="one"))
 
 
 def test_a_cancelled_command_leaves_the_word_to_the_next(workspace: Workspace) -> None:
-    daemon, path = workspace
+    daemon = workspace.daemon
     configure(daemon, "one")
     daemon.bash("true", session="one")
-    with new_socket(path):
+    with new_socket(workspace):
         request = daemon.request("bash", {"command": "touch started; sleep 600", "session": "one"})
-        wait_for((path / "started").exists)
+        wait_for((workspace.path / "started").exists)
         daemon.notify("$/cancelRequest", {"id": request})
         assert daemon.answer(request)["error"]["data"]["kind"] == "cancelled"
         assert replaced(daemon.bash("true", session="one"))
@@ -100,14 +105,14 @@ def test_a_cancelled_command_leaves_the_word_to_the_next(workspace: Workspace) -
 
 
 def test_the_sandbox_of_a_call_is_no_replacement(workspace: Workspace) -> None:
-    daemon, _ = workspace
+    daemon = workspace.daemon
     configure(daemon, "one")
     for policy in (None, {"mode": "read-only"}, None):
         assert not replaced(daemon.bash("true", session="one", sandbox=policy))
 
 
 def test_a_model_reads_that_its_sandbox_is_new(workspace: Workspace) -> None:
-    daemon, path = workspace
+    daemon = workspace.daemon
     configure(daemon, "main")
 
     def text(**arguments: object) -> str:
@@ -115,7 +120,7 @@ def test_a_model_reads_that_its_sandbox_is_new(workspace: Workspace) -> None:
         return cast("str", result["output"])
 
     assert "new sandbox" not in text(command="true")
-    with new_socket(path):
+    with new_socket(workspace):
         assert "[This ran in a new sandbox: " in text(command="true", run_in_background=True)
         assert "new sandbox" not in text(command="true")
 
@@ -145,8 +150,8 @@ def swapping(places: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def test_the_daemon_does_not_keep_open_what_commands_write_to(workspace: Workspace) -> None:
-    daemon, path = workspace
-    inner = path / "inner"
+    daemon = workspace.daemon
+    inner = workspace.path / "inner"
     inner.mkdir()
     configure(daemon, "one", write=["inner"])
     daemon.bash("true", session="one")
