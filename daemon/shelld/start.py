@@ -14,6 +14,7 @@ from shelld.cli.parser import parse_options
 from shelld.cli.show import refuse
 from shelld.keeper.pool import RunnerPool
 from shelld.keeper.prctl import become_subreaper
+from shelld.output.spool import may_hold_spool
 from shelld.process.options import Options
 from shelld.server.startup import (
     StartupError,
@@ -126,8 +127,7 @@ def _problem_with(options: Options) -> str:
     is_default = options.bash == Options().bash
     if problem := problem_with_bash(options.bash, is_trusted=is_default):
         return f"cannot run commands with {options.bash}: {problem}"
-    spool = options.spool_dir
-    if spool is not None and not os.access(spool, os.R_OK | os.W_OK | os.X_OK):
+    if not may_hold_spool(options.spool_dir):
         return "cannot write to the spool directory"
     if options.sandbox is not None:
         from shelld.methods.context import policy_of  # noqa: PLC0415

@@ -92,10 +92,15 @@ def test_doctor_reports_missing_resources() -> None:
     assert "of 1000000 shells" in found["open files"]["meaning"]
 
 
-def test_doctor_reports_unwritable_spool_directory() -> None:
-    code, found = examine("--spool-dir", "/proc")
+@pytest.mark.parametrize(
+    ("directory", "meaning"),
+    [("/proc", "only 64 KiB of each stream are kept"), ("/none", "the daemon does not start")],
+)
+def test_doctor_reports_unwritable_spool_directory(directory: str, meaning: str) -> None:
+    code, found = examine("--spool-dir", directory)
     assert code == 1
     assert problems(found) == {"spool"}
+    assert found["spool"]["meaning"] == meaning
 
 
 @pytest.mark.slow

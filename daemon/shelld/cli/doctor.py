@@ -35,7 +35,7 @@ from shelld.methods.bash import bash
 from shelld.methods.bash_output import bash_output
 from shelld.methods.context import Daemon, RequestContext, manager_options
 from shelld.methods.shells import kill_shell
-from shelld.output.spool import Spool
+from shelld.output.spool import Spool, may_hold_spool
 from shelld.process.logs import open_log
 from shelld.process.options import Options
 from shelld.process.toml_file import TomlError
@@ -186,6 +186,8 @@ def _spool(options: Options) -> Diagnosis:
         spool.put(b"x")
     except OSError as error:
         meaning = "only 64 KiB of each stream are kept"
+        if not may_hold_spool(options.spool_dir):
+            meaning = "the daemon does not start"
         return Diagnosis("spool", "problem", os.strerror(error.errno or 0), meaning)
     finally:
         spool.close()

@@ -24,6 +24,11 @@ BLOCK_BYTES: Final = 64 * 1024
 _DIRECTORIES: Final = ("/tmp", "/var/tmp")
 
 
+def may_hold_spool(directory: str | None) -> bool:
+    """Return False if the daemon cannot start with the option `--spool-dir directory`."""
+    return directory is None or os.access(directory, os.R_OK | os.W_OK | os.X_OK)
+
+
 class Spool:
     """Uses at most `max_bytes` of disk space, in `directory` or in the directory for temporary
     files.
