@@ -71,7 +71,7 @@ def test_a_shortage_of_descriptors_is_no_fault_of_the_policy(
 
     monkeypatch.setattr(engine, "lacking", lacks_nothing)
     monkeypatch.setattr(Placeholders, "keep_mounted", no_descriptor)
-    sandbox = Sandbox(pool, policy, "/bin/bash")
+    sandbox = Sandbox(pool, policy, "/bin/bash", set())
     with pytest.raises(OSError, match=os.strerror(errno.EMFILE)):
         sandbox.start()
     sandbox.close()
@@ -84,7 +84,7 @@ async def test_sandbox_is_closed_although_its_end_fails(
         raise MemoryError
 
     monkeypatch.setattr(Sandbox, "_end", fail)
-    sandbox = Sandbox(pool, policy, "/bin/bash")
+    sandbox = Sandbox(pool, policy, "/bin/bash", set())
     with pytest.raises(MemoryError):
         await sandbox.run()
     assert sandbox.is_gone
@@ -161,7 +161,7 @@ def test_sandbox_is_killed_although_the_message_cannot_be_sent(
     def no_memory(*_: object) -> None:
         raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
 
-    sandbox = Sandbox(pool, policy, "/bin/bash")
+    sandbox = Sandbox(pool, policy, "/bin/bash", set())
     ours, runner = Channel.pair()
     sandbox._outside = ours  # pyright: ignore[reportPrivateUsage]
     monkeypatch.setattr(Channel, "send", no_memory)
@@ -179,7 +179,7 @@ def test_placeholder_is_closed_although_its_lock_fails(
         raise MemoryError
 
     before = descriptors_of(os.getpid())
-    placeholders = Placeholders()
+    placeholders = Placeholders(set())
     monkeypatch.setattr(fcntl, "flock", no_memory)
     with pytest.raises(MemoryError):
         placeholders.hold([str(tmp_path)])
@@ -188,7 +188,8 @@ def test_placeholder_is_closed_although_its_lock_fails(
 
 
 def test_the_last_sandbox_removes_the_directory_that_another_one_has_made(tmp_path: Path) -> None:
-    first, second, path = Placeholders(), Placeholders(), tmp_path / "missing"
+    made: set[str] = set()
+    first, second, path = Placeholders(made), Placeholders(made), tmp_path / "missing"
     first.make([str(path)])
     second.hold([str(path)])
     first.close(removes=True)
@@ -203,7 +204,8 @@ def test_the_last_sandbox_removes_the_directory_that_another_one_has_made(tmp_pa
 
 
 def test_the_last_sandbox_removes_the_directories_above_those_that_it_uses(tmp_path: Path) -> None:
-    first, second, third = Placeholders(), Placeholders(), Placeholders()
+    made: set[str] = set()
+    first, second, third = Placeholders(made), Placeholders(made), Placeholders(made)
     above, below = str(tmp_path / "missing"), str(tmp_path / "missing" / "denied")
     first.make([above])
     second.make([below])

@@ -19,7 +19,7 @@ import fcntl
 import os
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import ClassVar, Final
+from typing import Final
 
 from shelld.sandbox.view import Identity
 
@@ -28,10 +28,10 @@ _ATTEMPTS: Final = 5
 
 
 class Placeholders:
-    # The directories that the sandboxes of this process have made.
-    _made_by_any: ClassVar[set[str]] = set()
+    """`made`: the directories that the sandboxes of this daemon have made. They share this set."""
 
-    def __init__(self) -> None:
+    def __init__(self, made: set[str]) -> None:
+        self._made_by_any = made
         # Descriptors of the directories. Each descriptor has a shared lock.
         self._held: dict[str, int] = {}
         # The directories that `close` removes if no other sandbox uses them.

@@ -79,14 +79,14 @@ _DIRECTORY_MODE: Final = 0o700
 
 
 class Sandbox:
-    """`missing`: the reason why no command can start in the sandbox."""
+    """`missing`: the reason why no command can start in the sandbox. `made`: see `Placeholders`."""
 
     # `Runners` has these members. `adopts` is True: if a keeper dies, the processes that it leaves
     # behind stay in this sandbox.
     adopts = True
     is_blind = False
 
-    def __init__(self, pool: RunnerPool, policy: ResolvedPolicy, bash: str) -> None:
+    def __init__(self, pool: RunnerPool, policy: ResolvedPolicy, bash: str, made: set[str]) -> None:
         self.policy = policy
         self.missing: Missing | None = None
         self.is_ready = False
@@ -102,7 +102,7 @@ class Sandbox:
         self._outside: Channel | None = None
         self._keeper: Channel | None = None
         self._view: View | None = None
-        self._placeholders = Placeholders()
+        self._placeholders = Placeholders(made)
         self._errors: int | None = None
         self._directory: int | None = None
         self._nothing: int | None = None

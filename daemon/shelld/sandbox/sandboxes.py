@@ -57,6 +57,8 @@ class Sandboxes:
         # The sandboxes that get no more commands. They stay here until none of their processes is
         # left.
         self._ending: set[Sandbox] = set()
+        # The directories that the sandboxes have made as placeholders.
+        self._made: set[str] = set()
         self._is_open = True
 
     async def enter(self, key: SandboxKey) -> Sandbox:
@@ -101,7 +103,7 @@ class Sandboxes:
         if not self._is_open:
             raise shutting_down()
         self._make_room()
-        sandbox = Sandbox(self._pool, key.policy, self._bash)
+        sandbox = Sandbox(self._pool, key.policy, self._bash, self._made)
         self._sandboxes[key] = sandbox
         try:
             sandbox.start()
