@@ -35,7 +35,6 @@ settings.load_profile("busy")
 # the limits of a test must not count the processes of another worker.
 UNPRIVILEGED_UID = 64_900 + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 
-
 # Where CI's time is limited, no slow test starts after this time (s since the epoch).
 SLOW_TESTS_UNTIL = float(os.environ.get("SLOW_TESTS_UNTIL", "inf"))
 # If given, this decides on the order of the test files, and so on which tests are left out.
