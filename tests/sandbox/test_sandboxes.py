@@ -19,6 +19,7 @@ from shelld.sandbox.placeholders import Placeholders
 from shelld.sandbox.policy import ResolvedPolicy, resolved
 from shelld.sandbox.sandbox import Sandbox
 from shelld.sandbox.sandboxes import IDLE_S, Sandboxes, SandboxKey
+from shelld.sandbox.view import Identity
 from shelld.sessions.dumps import DumpFiles
 from shelld.shells.places import Places
 from shelld_protocol.sandboxes import SandboxPolicy
@@ -71,7 +72,7 @@ def test_a_shortage_of_descriptors_is_no_fault_of_the_policy(
 
     monkeypatch.setattr(engine, "lacking", lacks_nothing)
     monkeypatch.setattr(Placeholders, "keep_mounted", no_descriptor)
-    sandbox = Sandbox(pool, policy, "/bin/bash", set())
+    sandbox = Sandbox(pool, policy, "/bin/bash", {})
     with pytest.raises(OSError, match=os.strerror(errno.EMFILE)):
         sandbox.start()
     sandbox.close()
@@ -84,7 +85,7 @@ async def test_sandbox_is_closed_although_its_end_fails(
         raise MemoryError
 
     monkeypatch.setattr(Sandbox, "_end", fail)
-    sandbox = Sandbox(pool, policy, "/bin/bash", set())
+    sandbox = Sandbox(pool, policy, "/bin/bash", {})
     with pytest.raises(MemoryError):
         await sandbox.run()
     assert sandbox.is_gone
@@ -161,7 +162,7 @@ def test_sandbox_is_killed_although_the_message_cannot_be_sent(
     def no_memory(*_: object) -> None:
         raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
 
-    sandbox = Sandbox(pool, policy, "/bin/bash", set())
+    sandbox = Sandbox(pool, policy, "/bin/bash", {})
     ours, runner = Channel.pair()
     sandbox._outside = ours  # pyright: ignore[reportPrivateUsage]
     monkeypatch.setattr(Channel, "send", no_memory)
@@ -179,7 +180,7 @@ def test_placeholder_is_closed_although_its_lock_fails(
         raise MemoryError
 
     before = descriptors_of(os.getpid())
-    placeholders = Placeholders(set())
+    placeholders = Placeholders({})
     monkeypatch.setattr(fcntl, "flock", no_memory)
     with pytest.raises(MemoryError):
         placeholders.hold([str(tmp_path)])
@@ -188,7 +189,7 @@ def test_placeholder_is_closed_although_its_lock_fails(
 
 
 def test_the_last_sandbox_removes_the_directory_that_another_one_has_made(tmp_path: Path) -> None:
-    made: set[str] = set()
+    made: dict[str, Identity] = {}
     first, second, path = Placeholders(made), Placeholders(made), tmp_path / "missing"
     first.make([str(path)])
     second.hold([str(path)])
@@ -204,7 +205,7 @@ def test_the_last_sandbox_removes_the_directory_that_another_one_has_made(tmp_pa
 
 
 def test_the_last_sandbox_removes_the_directories_above_those_that_it_uses(tmp_path: Path) -> None:
-    made: set[str] = set()
+    made: dict[str, Identity] = {}
     first, second, third = Placeholders(made), Placeholders(made), Placeholders(made)
     above, below = str(tmp_path / "missing"), str(tmp_path / "missing" / "denied")
     first.make([above])
@@ -215,3 +216,15 @@ def test_the_last_sandbox_removes_the_directories_above_those_that_it_uses(tmp_p
         assert os.path.isdir(below)
     third.close(removes=True)
     assert not os.path.exists(above)
+
+
+def test_a_directory_that_replaces_the_one_of_a_sandbox_stays(tmp_path: Path) -> None:
+    made: dict[str, Identity] = {}
+    first, second, path = Placeholders(made), Placeholders(made), tmp_path / "missing"
+    first.make([str(path)])
+    path.rmdir()
+    path.mkdir()
+    second.hold([str(path)])
+    for each in (first, second):
+        each.close(removes=True)
+    assert path.is_dir()

@@ -6,10 +6,10 @@ Commands could then create the denied path after all. So each sandbox holds a lo
 directories that it uses. If a sandbox of this daemon has made a directory, the last sandbox of this
 daemon that gives up its lock removes it.
 
-Each sandbox also keeps open all other paths on which it mounts something. Otherwise, if such a path
-were replaced, the system could give the old inode to the new file, and the path would look
-unchanged. While a sandbox starts, it keeps open the paths that it mounts, too. Afterwards, it
-closes them, so that users can unmount their file systems.
+Each sandbox also keeps open the denied paths and the hidden sockets. Otherwise, if such a path were
+replaced, the system could give the old inode to the new file, and the path would look unchanged.
+Until the sandbox has started, it also keeps open the paths that it shows. Then it closes these, so
+that users can unmount their file systems.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Final
 
-from shelld.sandbox.view import Identity
+from shelld.sandbox.view import Identity, identity_of
 
 # Several attempts are needed, because another sandbox may be removing the directory.
 _ATTEMPTS: Final = 5
 
 
 class Placeholders:
-    """`made`: the directories that the sandboxes of this daemon have made. They share this set."""
+    """`made`: the directories that the sandboxes of this daemon have made. They share this map."""
 
-    def __init__(self, made: set[str]) -> None:
-        self._made_by_any = made
+    def __init__(self, made: dict[str, Identity]) -> None:
+        self._made = made
         # Descriptors of the directories. Each descriptor has a shared lock.
         self._held: dict[str, int] = {}
         # The directories that `close` removes if no other sandbox uses them.
         self._removed: list[str] = []
         # All descriptors that `close` closes.
         self._kept: list[int] = []
-        # All descriptors that `close_mounted` closes.
-        self._mounted: list[int] = []
+        # All descriptors that `close_after_start` closes.
+        self._kept_while_starting: list[int] = []
         # What is open, or was open while the sandbox started, by its path.
         self.identities: dict[str, Identity] = {}
 
@@ -49,7 +49,7 @@ class Placeholders:
             self._hold_above(path)
             self._hold(path, may_make=True)
             self._removed.append(path)
-            self._made_by_any.add(path)
+            self._made[path] = self.identities[path]
 
     def hold(self, paths: Iterable[str]) -> None:
         """Lock the directories in `paths`, so that no other sandbox removes them. Keep the other
@@ -61,17 +61,18 @@ class Placeholders:
             self._hold_above(path)
             try:
                 self._hold(path, may_make=False)
-                if path in self._made_by_any:
+                # Somebody may have replaced the directory.
+                if self._made.get(path) == self.identities[path]:
                     self._removed.append(path)
             except (NotADirectoryError, PermissionError):
                 # A directory that this user cannot read was not made by a sandbox of this user.
                 self.keep(path)
 
     def _hold_above(self, path: str) -> None:
-        """Lock the directories above a path that a sandbox has made, so that the last sandbox that
-        needs them removes them.
+        """Lock the directories above `path` that sandboxes of this daemon have made. So the last
+        sandbox that needs such a directory removes it.
         """
-        for above in sorted(self._made_by_any - self._held.keys()):
+        for above in sorted(self._made.keys() - self._held.keys()):
             if path.startswith(f"{above}/"):
                 self._hold(above, may_make=False)
                 self._removed.append(above)
@@ -82,40 +83,41 @@ class Placeholders:
         """
         self._open(path, self._kept)
 
-    def keep_mounted(self, path: str) -> None:
-        """Do the same as `keep`, but only until `close_mounted`."""
-        self._open(path, self._mounted)
+    def keep_while_starting(self, path: str) -> None:
+        """Do the same as `keep`, but only until `close_after_start`."""
+        self._open(path, self._kept_while_starting)
 
     def _open(self, path: str, descriptors: list[int]) -> None:
         descriptors.append(descriptor := os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC))
         self._identify(path, descriptor)
 
     def _identify(self, path: str, descriptor: int) -> None:
-        if os.readlink(f"/proc/self/fd/{descriptor}") != path:
-            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+        _check_is_at(path, descriptor)
         found = os.fstat(descriptor)
         self.identities[path] = found.st_dev, found.st_ino
 
     def _hold(self, path: str, *, may_make: bool) -> None:
+        if path in self._held:
+            # A second lock of this sandbox would keep `close` from removing the directory.
+            return
         for _ in range(_ATTEMPTS):
             if may_make:
                 with suppress(FileExistsError):
-                    os.mkdir(path, 0o755)
+                    _make(path)
             flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
             self._kept.append(descriptor := os.open(path, flags))
             with suppress(OSError):
                 fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-                if os.path.samestat(os.stat(path), os.fstat(descriptor)):
-                    self._identify(path, descriptor)
-                    self._held[path] = descriptor
-                    return
+                self._identify(path, descriptor)
+                self._held[path] = descriptor
+                return
             os.close(self._kept.pop())
         raise BlockingIOError
 
-    def close_mounted(self) -> None:
-        """Close the paths from `keep_mounted`."""
-        while self._mounted:
-            os.close(self._mounted.pop())
+    def close_after_start(self) -> None:
+        """Close the paths from `keep_while_starting`."""
+        while self._kept_while_starting:
+            os.close(self._kept_while_starting.pop())
 
     def close(self, *, removes: bool) -> None:
         """Release the directories and paths.
@@ -123,13 +125,31 @@ class Placeholders:
         `removes`: also remove the directories that a sandbox has made, if they are empty and no
         other sandbox uses them.
         """
-        for path in reversed(self._removed if removes else ()):
+        for path in reversed(dict.fromkeys(self._removed) if removes else {}):
             with suppress(OSError, KeyError):
                 fcntl.flock(self._held[path], fcntl.LOCK_EX | fcntl.LOCK_NB)
-                self._made_by_any.discard(path)
-                os.rmdir(path)
+                self._made.pop(path, None)
+                if identity_of(path) == self.identities[path]:
+                    os.rmdir(path)
         self._removed.clear()
         self._held.clear()
-        self.close_mounted()
+        self.close_after_start()
         while self._kept:
             os.close(self._kept.pop())
+
+
+def _make(path: str) -> None:
+    """Make a directory, but not where a symbolic link leads. Raises OSError."""
+    above, name = os.path.split(path)
+    descriptor = os.open(above, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        _check_is_at(above, descriptor)
+        os.mkdir(name, 0o755, dir_fd=descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _check_is_at(path: str, descriptor: int) -> None:
+    """Raise OSError if the descriptor was opened through a symbolic link."""
+    if os.readlink(f"/proc/self/fd/{descriptor}") != path:
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))

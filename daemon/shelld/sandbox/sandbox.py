@@ -55,7 +55,7 @@ from shelld.sandbox.pids import NamespacedChannel, outer_pids
 from shelld.sandbox.placeholders import Placeholders
 from shelld.sandbox.policy import ResolvedPolicy
 from shelld.sandbox.unix_sockets import shown_sockets, socket_paths
-from shelld.sandbox.view import PRIVATE, View, needed_paths, view_of
+from shelld.sandbox.view import PRIVATE, Identity, View, needed_paths, view_of
 
 # A sandbox starts in a tenth of a second. On a busy machine it may take much longer.
 START_TIMEOUT_S: Final = 20.0
@@ -86,7 +86,9 @@ class Sandbox:
     adopts = True
     is_blind = False
 
-    def __init__(self, pool: RunnerPool, policy: ResolvedPolicy, bash: str, made: set[str]) -> None:
+    def __init__(
+        self, pool: RunnerPool, policy: ResolvedPolicy, bash: str, made: dict[str, Identity]
+    ) -> None:
         self.policy = policy
         self.missing: Missing | None = None
         self.is_ready = False
@@ -151,7 +153,7 @@ class Sandbox:
                     self._placeholders.keep(path)
             for mount in view.mounts:
                 if mount.shows_path and mount.path not in self._placeholders.identities:
-                    self._placeholders.keep_mounted(mount.path)
+                    self._placeholders.keep_while_starting(mount.path)
             if view.is_outdated:
                 # A denied path changed before it was kept open, so the view is wrong.
                 raise BlockingIOError
@@ -252,7 +254,7 @@ class Sandbox:
             self._has_other_mounts = True
             self.missing = engine.NO_MOUNT
             return
-        self._placeholders.close_mounted()
+        self._placeholders.close_after_start()
         os.mkdir(_NO_FILE, dir_fd=self._directory)
         if self._proxy is not None:
             self.missing = engine.NO_PROXY

@@ -16,6 +16,7 @@ from shelld.sandbox import engine
 from shelld.sandbox.guests import Guest
 from shelld.sandbox.policy import ResolvedPolicy, check_expressible
 from shelld.sandbox.sandbox import Sandbox
+from shelld.sandbox.view import Identity
 from shelld_protocol.errors import resource_exhausted, shutting_down, unavailable
 
 # A sandbox costs about 12 MiB of memory, and three processes.
@@ -58,7 +59,7 @@ class Sandboxes:
         # left.
         self._ending: set[Sandbox] = set()
         # The directories that the sandboxes have made as placeholders.
-        self._made: set[str] = set()
+        self._made: dict[str, Identity] = {}
         self._is_open = True
 
     async def enter(self, key: SandboxKey) -> Sandbox:
