@@ -125,6 +125,49 @@ def test_a_model_reads_that_its_sandbox_is_new(workspace: Workspace) -> None:
         assert "new sandbox" not in text(command="true")
 
 
+# -- paths that are replaced while a sandbox runs --------------------------------------------------
+
+
+@pytest.mark.parametrize("keeps_old", [False, True])
+def test_a_path_to_write_to_that_was_replaced_can_be_written(
+    workspace: Workspace, keeps_old: bool
+) -> None:
+    daemon, path = workspace
+    inner, old = path / "inner", path / "old"
+    inner.mkdir()
+    configure(daemon, "one", write=["inner"])
+    daemon.bash("true", session="one")
+    inner.rename(old)
+    if not keeps_old:
+        old.rmdir()
+    # Nothing is there, so a new sandbox could not start.
+    assert not replaced(daemon.bash("true", session="one"))
+    inner.mkdir()
+    result = daemon.bash("touch inner/made", session="one")
+    assert (result["exitCode"], replaced(result)) == (0, True)
+    assert (inner / "made").exists()
+    assert not replaced(daemon.bash("true", session="one"))
+
+
+@pytest.mark.parametrize("removed", ["inner/denied", "inner"], ids=["itself", "above"])
+def test_a_missing_denied_path_stays_denied_if_its_placeholder_is_removed(
+    workspace: Workspace, removed: str
+) -> None:
+    daemon, path = workspace
+    (path / "inner").mkdir()
+    configure(daemon, "one", deny_write=["inner/denied"])
+    daemon.bash("true", session="one")
+    shutil.rmtree(path / removed)
+    (path / "inner").mkdir(exist_ok=True)
+    for is_new in (True, False):
+        result = daemon.bash("touch inner/made; mkdir -p inner/denied/made", session="one")
+        assert (result["exitCode"], replaced(result)) == (1, is_new)
+    daemon.call("shutdown")
+    daemon.notify("exit", {})
+    assert daemon.process.wait(20) == 0
+    assert os.listdir(path / "inner") == ["made"]
+
+
 # -- paths that are replaced while a sandbox starts ------------------------------------------------
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from shelld.sandbox.mounts import has_mounts, is_closed, mount_points
+from shelld.sandbox.mounts import Points, has_planned_mounts, mount_points, opens_nothing_else
 from shelld.sandbox.policy import ResolvedPolicy
 from shelld.sandbox.view import Identity, Mount
 
@@ -21,18 +21,18 @@ def line(point: str, options: str = "rw,relatime") -> bytes:
 @pytest.mark.parametrize(
     ("listed", "points"),
     [
-        (line("/"), {"/": True}),
-        (line("/a", "ro,nosuid") + line("/b"), {"/a": False, "/b": True}),
-        (line("/a") + line("/a", "ro"), {"/a": False}),
-        (line(r"/a\040b\011\012\134"), {"/a b\t\n\\": True}),
+        (line("/"), {"/": (True,)}),
+        (line("/a", "ro,nosuid") + line("/b"), {"/a": (False,), "/b": (True,)}),
+        (line("/a") + line("/a", "ro"), {"/a": (True, False)}),
+        (line(r"/a\040b\011\012\134"), {"/a b\t\n\\": (True,)}),
         # The kernel does not escape a carriage return.
-        (line("/a\rb") + line("/\r"), {"/a\rb": True, "/\r": True}),
-        (line("/a", "nosuid,root,errors=ro"), {"/a": True}),
-        (b"1 2 0:1 / /\xff rw - tmpfs tmpfs rw\n", {"/\udcff": True}),
+        (line("/a\rb") + line("/\r"), {"/a\rb": (True,), "/\r": (True,)}),
+        (line("/a", "nosuid,root,errors=ro"), {"/a": (True,)}),
+        (b"1 2 0:1 / /\xff rw - tmpfs tmpfs rw\n", {"/\udcff": (True,)}),
         (b"", {}),
     ],
 )
-def test_mount_points_are_read(listed: bytes, points: dict[str, bool]) -> None:
+def test_mount_points_are_read(listed: bytes, points: Points) -> None:
     assert mount_points(listed) == points
 
 
@@ -47,7 +47,8 @@ class Plan:
 
     def holds(self, mount: Mount, points: dict[str, bool], identity: Identity | None) -> bool:
         identities = {} if identity is None else {mount.path: identity}
-        return has_mounts([mount], identities, points, self.root)
+        mounts = {path: (is_writable,) for path, is_writable in points.items()}
+        return has_planned_mounts([mount], identities, mounts, self.root)
 
 
 @pytest.fixture
@@ -57,14 +58,14 @@ def plan(tmp_path: Path) -> Iterator[Plan]:
     os.close(found.root)
 
 
-OPEN, READ_ONLY = (Mount.bind("/work", is_writable=each) for each in (True, False))
+OPEN, READ_ONLY = (Mount.bind("/work", "/work", is_writable=each) for each in (True, False))
 HIDDEN = Mount.directory("/work", "0000", is_writable=False)
 PRIVATE_DIRECTORY = Mount.directory("/work", "1777", is_writable=True)
 
 
 @pytest.mark.parametrize("mount", [OPEN, READ_ONLY, HIDDEN, PRIVATE_DIRECTORY, Mount.null("/work")])
 def test_a_mount_at_another_place_is_found(plan: Plan, mount: Mount) -> None:
-    identity = plan.identity if mount.shows_path else None
+    identity = plan.identity if mount.source else None
     assert plan.holds(mount, {"/work": False}, identity)
     assert not plan.holds(mount, {"/elsewhere": False}, identity)
 
@@ -76,7 +77,7 @@ def test_a_mount_at_another_place_is_found(plan: Plan, mount: Mount) -> None:
 def test_a_writable_mount_is_allowed_only_where_it_is_planned(
     plan: Plan, mount: Mount, is_allowed: bool
 ) -> None:
-    identity = plan.identity if mount.shows_path else None
+    identity = plan.identity if mount.source else None
     assert plan.holds(mount, {"/work": True}, identity) is is_allowed
 
 
@@ -100,7 +101,9 @@ def test_an_empty_device_may_hide_an_empty_device() -> None:
     identities = {"/dev/null": (found.st_dev, found.st_ino)}
     root = os.open("/", os.O_PATH)
     try:
-        assert has_mounts([Mount.null("/dev/null")], identities, {"/dev/null": False}, root)
+        assert has_planned_mounts(
+            [Mount.null("/dev/null")], identities, {"/dev/null": (False,)}, root
+        )
     finally:
         os.close(root)
 
@@ -122,6 +125,15 @@ def test_an_empty_device_may_hide_an_empty_device() -> None:
 )
 def test_no_mount_makes_more_writable_than_the_policy(point: str, is_allowed: bool) -> None:
     policy = ResolvedPolicy("/work", write=("/work",))
-    outside = {"/other/mount": True, "/other/read-only": False}
-    assert is_closed(policy, {"/": False, point: True}, outside) is is_allowed
-    assert is_closed(policy, {"/": False, point: False}, outside)
+    outside = {"/other/mount": (True,), "/other/read-only": (False,)}
+    assert opens_nothing_else(policy, {"/": (False,), point: (True,)}, outside) is is_allowed
+    assert opens_nothing_else(policy, {"/": (False,), point: (False,)}, outside)
+    # bubblewrap has put a writable mount there.
+    is_own = is_allowed and not point.startswith("/other")
+    assert opens_nothing_else(policy, {"/": (False,), point: (False, True)}, outside) is is_own
+
+
+def test_a_link_out_of_the_sandbox_is_not_followed(plan: Plan, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").symlink_to(tmp_path)
+    mount = Mount.bind("/elsewhere/work", "/elsewhere/work", is_writable=True)
+    assert not plan.holds(mount, {"/elsewhere/work": True}, plan.identity)

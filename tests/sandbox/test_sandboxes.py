@@ -71,7 +71,7 @@ def test_a_shortage_of_descriptors_is_no_fault_of_the_policy(
         """Start on machines without sandboxes, too."""
 
     monkeypatch.setattr(engine, "lacking", lacks_nothing)
-    monkeypatch.setattr(Placeholders, "keep_mounted", no_descriptor)
+    monkeypatch.setattr(Placeholders, "keep_while_starting", no_descriptor)
     sandbox = Sandbox(pool, policy, "/bin/bash", {})
     with pytest.raises(OSError, match=os.strerror(errno.EMFILE)):
         sandbox.start()

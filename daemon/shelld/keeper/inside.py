@@ -6,12 +6,11 @@ keeper. Commands run as the same user and see the keeper and its runners. But no
 these processes, or read their memory or their descriptors. So no command can send messages to the
 daemon as if it were a runner.
 
-The keeper first sends ``(ENTERED,)``. This message has four descriptors: one each of the directory
-for shelld's own files, of /dev/null, of the root directory, and of the list of mounts. If the
-sandbox has a proxy, the message also has a descriptor of the socket at which commands reach the
-proxy. Before this message, no command has run
-in the sandbox. If the keeper cannot protect itself, it ends and sends no message. The keeper is the
-first process of its namespace, so no command can kill it.
+The keeper first sends ``(ENTERED,)``. This message has four descriptors: the directory for shelld's
+own files, /dev/null, the root directory, and the list of mounts. If the sandbox has a proxy, a
+fifth descriptor is the socket at which commands reach the proxy. Before this message, no command
+has run in the sandbox. If the keeper cannot protect itself, it ends and sends no message. The
+keeper is the first process of its namespace, so no command can kill it.
 """
 
 from __future__ import annotations

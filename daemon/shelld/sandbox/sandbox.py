@@ -50,7 +50,7 @@ from shelld.proxy.process import Proxy
 from shelld.sandbox import engine
 from shelld.sandbox.engine import Missing
 from shelld.sandbox.guests import Guest, Guests
-from shelld.sandbox.mounts import is_as_planned
+from shelld.sandbox.mounts import MountWatch, is_as_planned
 from shelld.sandbox.pids import NamespacedChannel, outer_pids
 from shelld.sandbox.placeholders import Placeholders
 from shelld.sandbox.policy import ResolvedPolicy
@@ -105,12 +105,13 @@ class Sandbox:
         self._keeper: Channel | None = None
         self._view: View | None = None
         self._placeholders = Placeholders(made)
+        self._mount_watch: MountWatch | None = None
         self._errors: int | None = None
         self._directory: int | None = None
         self._nothing: int | None = None
         # The messages of the keeper, with their descriptors. `close` closes these descriptors.
         self._entered: list[tuple[Message, list[int]]] = []
-        # Whether bubblewrap has found something else at a path than the view.
+        # Whether the mounts differed from those of the view, or a denied path was replaced.
         self._has_other_mounts = False
         # Whether the runner may have started bubblewrap.
         self._is_begun = False
@@ -152,8 +153,8 @@ class Sandbox:
                 with suppress(FileNotFoundError):
                     self._placeholders.keep(path)
             for mount in view.mounts:
-                if mount.shows_path and mount.path not in self._placeholders.identities:
-                    self._placeholders.keep_while_starting(mount.path)
+                if mount.source and mount.source not in self._placeholders.identities:
+                    self._placeholders.keep_while_starting(mount.source)
             if view.is_outdated:
                 # A denied path changed before it was kept open, so the view is wrong.
                 raise BlockingIOError
@@ -249,11 +250,14 @@ class Sandbox:
         view, identities = self._view, self._placeholders.identities
         assert view is not None
         is_planned = is_as_planned(self.policy, view, identities, root=root, mounts=mounts)
+        descriptors.remove(root)
+        os.close(root)
         # A denied path may have been replaced before the mount on it, and put back afterwards.
         if not is_planned or view.is_outdated:
             self._has_other_mounts = True
             self.missing = engine.NO_MOUNT
             return
+        self._mount_watch = MountWatch(view, identities, mounts)
         self._placeholders.close_after_start()
         os.mkdir(_NO_FILE, dir_fd=self._directory)
         if self._proxy is not None:
@@ -361,18 +365,19 @@ class Sandbox:
     @property
     def is_stale(self) -> bool:
         """Whether this sandbox shows something that has since appeared on the machine, and that a
-        new sandbox would hide.
+        new sandbox would hide, or lacks something that a new sandbox would show.
         """
         view = self._view
         if view is None:
             return False
-        if view.is_outdated:
-            return True
-        if self.policy.network == "full":
-            # If the sandbox uses the network of the machine, the list also has the sockets that its
-            # own commands have made.
-            return False
         try:
+            watch = self._mount_watch
+            if view.is_outdated or (watch is not None and watch.has_replaced):
+                return True
+            if self.policy.network == "full":
+                # If the sandbox uses the network of the machine, the list also has the sockets that
+                # its own commands have made.
+                return False
             # The file of a hidden socket may have been renamed.
             new = [
                 path

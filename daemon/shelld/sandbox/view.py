@@ -49,19 +49,19 @@ Identity: TypeAlias = tuple[int, int]
 class Mount(NamedTuple):
     """One mount of a sandbox, with the arguments of bubblewrap for it.
 
-    `shows_path`: whether the mount shows what is at this path outside of the sandbox. Otherwise, it
+    `source`: the path outside of the sandbox whose content the mount shows. If it is "", the mount
     shows an empty directory or an empty device. `is_writable`: whether commands may write to it.
     """
 
     path: str
     arguments: tuple[str, ...]
-    shows_path: bool = False
+    source: str = ""
     is_writable: bool = False
 
     @classmethod
-    def bind(cls, path: str, *, is_writable: bool) -> Mount:
+    def bind(cls, path: str, source: str, *, is_writable: bool) -> Mount:
         option = "--bind" if is_writable else "--ro-bind"
-        return cls(path, (option, path, path), shows_path=True, is_writable=is_writable)
+        return cls(path, (option, source, path), source, is_writable)
 
     @classmethod
     def null(cls, path: str) -> Mount:
@@ -153,12 +153,14 @@ class _Builder:
             self._add(Mount.directory(path, mode, is_writable=True))
         for path in self._shown[len(self._writable) :]:
             if os.path.exists(path):
-                self._add(Mount.bind(path, is_writable=False))
+                # On NixOS, these are symbolic links. Commands cannot write to /run outside.
+                source = os.path.realpath(path) if path in _NEEDED_IN_RUN else path
+                self._add(Mount.bind(path, source, is_writable=False))
         for path in self._writable:
-            self._add(Mount.bind(path, is_writable=True))
+            self._add(Mount.bind(path, path, is_writable=True))
         for path in policy.unix_sockets:
             if self._is_hidden(path):
-                self._add(Mount.bind(path, is_writable=False))
+                self._add(Mount.bind(path, path, is_writable=False))
         masked = list(shown_sockets(policy, self._hidden, self._shown, sockets))
         for path in masked:
             self._mask(path)
@@ -214,7 +216,7 @@ class _Builder:
             above = os.path.dirname(path)
             while above != top:
                 if not is_within(above, denied):
-                    self._mounts.setdefault(above, Mount.bind(above, is_writable=True))
+                    self._mounts.setdefault(above, Mount.bind(above, above, is_writable=True))
                 above = os.path.dirname(above)
 
     def _deny(self, path: str, *, is_readable: bool) -> None:
@@ -233,7 +235,7 @@ class _Builder:
         elif os.path.lexists(path):
             self._present[path] = identity_of(path)
             if is_readable:
-                self._add(Mount.bind(path, is_writable=False))
+                self._add(Mount.bind(path, path, is_writable=False))
             elif os.path.isdir(path):
                 self._empty(path, is_readable=False)
             else:
