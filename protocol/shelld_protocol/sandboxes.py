@@ -137,8 +137,8 @@ class EnforcedSandbox(Result):
         bool,
         Meta(
             description="True if this is a new sandbox, and the session's last command ran in an "
-            "earlier one. Its private /tmp is empty, and servers of the earlier sandbox cannot be "
-            "reached. Left out otherwise."
+            "earlier one. A private /tmp was empty when the sandbox started, and servers on the "
+            "loopback of the earlier sandbox cannot be reached. Left out otherwise."
         ),
     ] = False
 

@@ -92,10 +92,13 @@ def test_doctor_reports_missing_resources() -> None:
     assert "of 1000000 shells" in found["open files"]["meaning"]
 
 
-@pytest.mark.parametrize(
-    ("directory", "meaning"),
-    [("/proc", "only 64 KiB of each stream are kept"), ("/none", "the daemon does not start")],
+# The system lets root write to /proc, but nobody can make a file there.
+IN_PROC = (
+    "only 64 KiB of each stream are kept" if os.geteuid() == 0 else "the daemon does not start"
 )
+
+
+@pytest.mark.parametrize(("directory", "meaning"), [("/proc", IN_PROC), ("/none", NOTHING)])
 def test_doctor_reports_unwritable_spool_directory(directory: str, meaning: str) -> None:
     code, found = examine("--spool-dir", directory)
     assert code == 1

@@ -372,11 +372,12 @@ def test_keys_that_are_typed_early_reach_the_command() -> None:
     main, inner = pty.openpty()
     os.write(main, b"early\r")
     command = [*PROGRAM, "run", "-q", "-t", "--timeout", "60", "--", 'read -r line; echo "<$line>"']
-    with subprocess.Popen(command, stdin=inner, stdout=inner, stderr=inner) as process:
+    with subprocess.Popen(command, stdin=inner, stdout=inner, stderr=inner):
         os.close(inner)
         shown = b""
-        while b"<early>" not in shown and process.poll() is None:
-            with suppress(OSError):
+        # At the end of the output, os.read raises OSError.
+        with suppress(OSError):
+            while b"<early>" not in shown:
                 shown += os.read(main, 4096)
     os.close(main)
     assert b"<early>" in shown

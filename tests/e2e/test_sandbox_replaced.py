@@ -47,8 +47,10 @@ def new_socket(workspace: Workspace) -> Generator[None]:
     command = f'python3 -uc "{code}; print(1); s.accept()"'
     shell = daemon.background(command, session="outside")
     assert daemon.call("bash_output", {"bash_id": shell, "wait": 60_000})["stdout"]
-    yield
-    daemon.call("kill_shell", {"shell_id": shell, "grace": 0})
+    try:
+        yield
+    finally:
+        daemon.call("kill_shell", {"shell_id": shell, "grace": 0})
 
 
 def replaced(result: Json) -> bool:
@@ -81,7 +83,7 @@ def test_a_background_shell_in_a_new_sandbox_says_so(workspace: Workspace) -> No
         assert not replaced(daemon.bash("true", session="one"))
 
 
-def test_a_command_that_cannot_start_leaves_the_word_to_the_next(workspace: Workspace) -> None:
+def test_the_result_after_a_command_that_cannot_start_says_so(workspace: Workspace) -> None:
     daemon = workspace.daemon
     configure(daemon, "one")
     daemon.bash("mkdir /tmp/private; cd /tmp/private", session="one")
@@ -91,7 +93,7 @@ def test_a_command_that_cannot_start_leaves_the_word_to_the_next(workspace: Work
         assert replaced(daemon.bash("true", session="one"))
 
 
-def test_a_cancelled_command_leaves_the_word_to_the_next(workspace: Workspace) -> None:
+def test_the_result_after_a_cancelled_command_says_so(workspace: Workspace) -> None:
     daemon = workspace.daemon
     configure(daemon, "one")
     daemon.bash("true", session="one")

@@ -133,6 +133,7 @@ async def test_result_of_a_mistake_says_how_to_go_on(call: Tools, mistake: str) 
         ("grep x $(echo /dev/null)", False),
         ("true $(true); grep x /dev/null", False),
         ("trap 'exit 1' EXIT; test -d /", False),
+        ("false `true; grep x /dev/null`", False),
     ],
 )
 async def test_meaning_of_exit_code_1_is_that_of_the_last_program(

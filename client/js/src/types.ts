@@ -145,7 +145,7 @@ export interface EnforcedSandbox {
   network: "full" | "hosts" | "loopback" | "none";
   /** isolated: the command sees only processes of its sandbox. */
   processes: "isolated";
-  /** True if this is a new sandbox, and the session's last command ran in an earlier one. Its private /tmp is empty, and servers of the earlier sandbox cannot be reached. Left out otherwise. */
+  /** True if this is a new sandbox, and the session's last command ran in an earlier one. A private /tmp was empty when the sandbox started, and servers on the loopback of the earlier sandbox cannot be reached. Left out otherwise. */
   replaced?: boolean;
 }
 

@@ -70,7 +70,8 @@ class InputForwarder:
         pause = _FIRST_PAUSE_S
         while True:
             try:
-                # The result has new output of the command, which nobody needs here.
+                # The result has new output of the command. Nobody needs it here, so read as little
+                # as possible.
                 self._client.write_stdin(self._bash_id, data=data, max_bytes=1)
             except ResourceExhausted as error:
                 if error.limit != "stdin":

@@ -40,8 +40,8 @@ _TABLE: Final = re.compile(
     r"/etc/crontab|/etc/cron\.d/[\w.-]+|/var/spool/cron/(?:crontabs/)?[\w.-]+"
 )
 # Units of systemd, and entries of programs that a desktop starts.
-_UNIT: Final = re.compile(
-    r".*/systemd/(?:system|user)/.*\.service(?:\.d/[^/]*)?|.*/autostart/[\w.-]+\.desktop"
+_WITH_EXEC: Final = re.compile(
+    r".*/systemd/(?:system|user)/.*\.service(?:\.d/[^/]*)?|.*/autostart/[^/]+\.desktop"
 )
 _ENTRY: Final = re.compile(r"[^\S\n]*+(?:@\w++|(?:[^\s#]\S*+\s++){4}\S++)[^\S\n]++(.*)")
 _EXEC: Final = re.compile(r"^Exec(?:\w{4,20})?=[-@:+!|]*+(.*)", re.M)
@@ -64,7 +64,7 @@ def late_scripts(path: str, text: str) -> Iterator[str]:
             # In cron tables in /etc, the name of a user comes before the command.
             is_of_system = path.startswith("/etc/")
             yield entry[1].partition(" ")[2] if is_of_system else entry[1]
-    elif _UNIT.fullmatch(path):
+    elif _WITH_EXEC.fullmatch(path):
         for entry in islice(_EXEC.finditer(plain(text)), _MAX_COMMANDS):
             yield entry[1]
 

@@ -83,8 +83,6 @@ def restrict(
     made = _call(_CREATE_RULESET, ctypes.byref(ruleset), ctypes.c_size_t(size), 0)
     try:
         if handled:
-            # A move also needs the right to remove and to make files.
-            _allow_path(made, "/", _MOVE)
             for path in writable:
                 with suppress(FileNotFoundError, PermissionError):
                     _allow_path(made, path, handled)

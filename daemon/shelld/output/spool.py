@@ -25,7 +25,9 @@ _DIRECTORIES: Final = ("/tmp", "/var/tmp")
 
 
 def may_hold_spool(directory: str | None) -> bool:
-    """Return False if the daemon cannot start with the option `--spool-dir directory`."""
+    """Return whether this user may use `directory` for the spool. None is the directory for
+    temporary files. If this is False, the daemon does not start.
+    """
     return directory is None or os.access(directory, os.R_OK | os.W_OK | os.X_OK)
 
 

@@ -45,7 +45,7 @@ def is_safe(directory: str) -> bool:
     return is_mine and not found.st_mode & 0o022 and os.access(directory, os.W_OK)
 
 
-def forbids_programs(directory: str) -> bool:
+def is_noexec(directory: str) -> bool:
     """Return whether a directory is mounted with noexec.
 
     Python cannot load compiled modules from such a directory.
@@ -95,7 +95,7 @@ def cache_directory() -> str:
             make_directories(directory)
             if not is_safe(directory):
                 continue
-            if not forbids_programs(directory):
+            if not is_noexec(directory):
                 return directory
             problem = "the directory for the bundle is mounted with noexec"
         except OSError:
@@ -152,7 +152,7 @@ def unpack(source: str | IO[bytes], target: str) -> None:
         os.umask(mask)
 
 
-def given_environment() -> dict[bytes, bytes]:
+def original_environment() -> dict[bytes, bytes]:
     """Return the environment that this process was started with.
 
     In the C locale, Python sets LC_CTYPE for itself and its children.
@@ -162,7 +162,11 @@ def given_environment() -> dict[bytes, bytes]:
             variables = [each.partition(b"=") for each in file.read().split(b"\0")]
     except OSError:
         return dict(os.environb)
-    return {name: value for name, _, value in variables if name}
+    found: dict[bytes, bytes] = {}
+    for name, is_variable, value in variables:
+        if name and is_variable:
+            found.setdefault(name, value)
+    return found
 
 
 def run(target: str, options: list[str]) -> NoReturn:
@@ -171,7 +175,7 @@ def run(target: str, options: list[str]) -> NoReturn:
     The new process does not see the other packages of its Python, whose versions might not fit.
     """
     words = [sys.executable, "-I", "-S", "-c", START, target, *options]
-    os.execve(sys.executable, words, given_environment())
+    os.execve(sys.executable, words, original_environment())
 
 
 def run_bundle() -> int:

@@ -35,11 +35,10 @@ class Greeting(msgspec.Struct):
 
 
 class NoGreetingError(Exception):
-    """The peer does not speak the protocol, or has refused the first request.
+    """The peer does not speak the protocol, or has refused the first request."""
 
-    The error's text, if there is any, says more about the peer. The caller writes the beginning of
-    the sentence.
-    """
+    def __init__(self, problem: str = "it does not speak the protocol of shelld") -> None:
+        super().__init__(problem)
 
 
 class GreetingReader:

@@ -358,7 +358,7 @@ class Link:
         try:
             step = self._opening.receive(data)
         except NoGreetingError as error:
-            self._failure = str(error) or "it does not speak the protocol of shelld"
+            self._failure = str(error)
         except RpcError as error:
             self._failure = error.with_traceback(None)
         else:

@@ -51,8 +51,8 @@ class Opening:
     def receive(self, data: bytes) -> bytes | Opened:
         """Return the bytes to send, or `Opened` once the greeting has come.
 
-        Raises `RpcError` if the target cannot be used, and NoGreetingError if the received bytes
-        make no sense.
+        Raises `RpcError` if the target cannot be used, and NoGreetingError if the peer does not
+        speak the protocol or refuses the first request.
         """
         reply = b""
         if self._bootstrap is not None:
@@ -67,7 +67,7 @@ class Opening:
             answer = decode_message(found[0])
             if bytes(answer.error):
                 refusal = named_error(self._target, bytes(answer.error)).message
-                raise NoGreetingError(f"it has refused the first request: {refusal}")
+                raise NoGreetingError(f"it has refused the first request: {refusal:.200}")
             greeting = decode(answer.result, _greeting)
         except (msgspec.DecodeError, UnicodeDecodeError):
             raise NoGreetingError from None

@@ -44,7 +44,8 @@ _MORE_TIME: Final = (
     '[For more time: a longer timeout, run_in_background=true, or on_timeout="background"]'
 )
 _NEW_SANDBOX: Final = (
-    "[This ran in a new sandbox: its private /tmp was empty, and servers of the old one are gone]"
+    "[This ran in a new sandbox: files in the private /tmp of the old one are gone, and servers on "
+    "its loopback cannot be reached]"
 )
 _NOT_KEPT: Final = "[The session did not keep what this command set: {}]"
 

@@ -36,7 +36,8 @@ def meaning_of_one(command: str) -> str | None:
     """If the last program of a command answers a question with its exit code, return the meaning of
     exit code 1.
     """
-    if len(command) > _MAX_CHARACTERS:
+    # In backquotes, the last program may belong to a substitution, as in parentheses.
+    if len(command) > _MAX_CHARACTERS or "`" in command:
         return None
     program = _last_program(command)
     meaning = _MEANINGS.get(program)
