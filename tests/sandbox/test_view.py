@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from shelld.sandbox import view as module
 from shelld.sandbox.policy import resolved
 from shelld.sandbox.view import View, view_of
 from shelld_protocol.sandboxes import SandboxPolicy
@@ -100,3 +101,21 @@ def test_denied_private_directory_stays_private_and_is_read_only(hidden: Path) -
     arguments = " ".join(found.arguments)
     assert "--ro-bind /tmp /tmp" not in arguments
     assert arguments.endswith("--remount-ro /tmp --chdir /")
+
+
+def test_the_configuration_of_the_resolver_can_be_replaced_in_its_directory(
+    hidden: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory, file = hidden / "resolve", hidden / "resolve/stub"
+    for path in (directory, hidden / "workspace"):
+        path.mkdir()
+    file.touch()
+    monkeypatch.setattr(module, "_RESOLVER", str(file))
+
+    def mounted() -> set[str]:
+        found = view(SandboxPolicy(network="full"), hidden / "workspace", sockets=())
+        return {mount.path for mount in found.mounts} & {str(directory), str(file)}
+
+    assert mounted() == {str(file)}
+    monkeypatch.setattr(module, "_NEEDED_IN_RUN", (str(directory),))
+    assert mounted() == {str(directory)}

@@ -287,8 +287,10 @@ def writable_in(policy: ResolvedPolicy) -> tuple[str, ...]:
 
 def _needed_in_run(policy: ResolvedPolicy) -> Iterator[str]:
     yield from _NEEDED_IN_RUN
-    if policy.network == "full":
-        yield os.path.realpath(_RESOLVER)
+    resolver = os.path.realpath(_RESOLVER)
+    # Programs replace this file often. A mount on it would need a new sandbox each time.
+    if policy.network == "full" and not is_within(resolver, _NEEDED_IN_RUN):
+        yield resolver
 
 
 def _first_missing(path: str) -> str:
