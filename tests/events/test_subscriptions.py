@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from shelld.events.subscription import MAX_QUEUED_BYTES, SubscriptionOptions
-from shelld.events.subscriptions import Subscriptions
+from shelld.events.subscriptions import MAX_LOST, Subscriptions
 from shelld.shells.manager import Manager
 from shelld.shells.shell import Shell
 from shelld_protocol.errors import RpcError, shell_not_found
@@ -144,3 +144,33 @@ async def test_subscriptions_of_lost_clients_make_room() -> None:
             subscriptions.get(first)
         with pytest.raises(RpcError):
             subscriptions.add(OPTIONS, client, 1, [])
+
+
+async def test_few_subscriptions_of_lost_clients_are_kept() -> None:
+    async with anyio.create_task_group() as tasks:
+        subscriptions = Subscriptions(cast("Manager", FakeManager(tasks)))
+        client = Client()
+        first, second, *_ = [
+            subscriptions.add(OPTIONS, client, number, []).name for number in range(MAX_LOST + 1)
+        ]
+        subscriptions.lose_client()
+        assert subscriptions.get(first)
+        subscriptions.add(OPTIONS, client, 1, [])
+        with pytest.raises(RpcError):
+            subscriptions.get(first)
+        assert subscriptions.get(second)
+
+
+async def test_subscription_to_a_single_shell_makes_room_at_the_limit() -> None:
+    async with anyio.create_task_group() as tasks:
+        subscriptions = Subscriptions(cast("Manager", FakeManager(tasks)))
+        client, options = Client(), replace(OPTIONS, bash_id="")
+        first, second, *_ = [
+            subscriptions.add(options, client, number, []).name
+            for number in range(MAX_SUBSCRIPTIONS)
+        ]
+        subscriptions.lose_client()
+        subscriptions.add(options, client, 1, [])
+        with pytest.raises(RpcError):
+            subscriptions.get(first)
+        assert subscriptions.get(second)

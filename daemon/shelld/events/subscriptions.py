@@ -1,13 +1,13 @@
 """All subscriptions of the client, with their feeds.
 
 Owns the subscriptions. A subscription to all shells, or to a session, lives until the client ends
-it. If its client is lost, it lives until another subscription needs its place. A subscription to a
-single shell is over when the last event of the shell was sent. It is then kept until the shell is
-forgotten, so that a client can continue it. A subscription that is over does not count towards
-`MAX_SUBSCRIPTIONS`. The number of such subscriptions is at most `MAX_OVER`, and the total weight of
-their events is at most `MAX_OVER_WEIGHT`. Beyond these limits, the subscriptions that ended first
-are removed. While events of a subscription are being sent again, the subscription and its shell are
-kept.
+it. If its client is lost, and no client continues it, it makes room for later subscriptions. A
+subscription to a single shell is over when the last event of the shell was sent. It is then kept
+until the shell is forgotten, so that a client can continue it. A subscription that is over does not
+count towards `MAX_SUBSCRIPTIONS`. The number of such subscriptions is at most `MAX_OVER`, and the
+total weight of their events is at most `MAX_OVER_WEIGHT`. Beyond these limits, the subscriptions
+that ended first are removed. While events of a subscription are being sent again, the subscription
+and its shell are kept.
 
 Invariant: a new shell has its feeds before it can write, end or be forgotten.
 """
@@ -32,6 +32,9 @@ from shelld.shells.shell import Shell
 from shelld_protocol.errors import RpcError, invalid_params, resource_exhausted
 from shelld_protocol.event_methods import MAX_SUBSCRIPTIONS
 
+# How many subscriptions to sessions or to all shells are kept whose clients are gone. Each of them
+# delays every command, and its journal may take 3 MB.
+MAX_LOST: Final = 32
 # This is also the default number of retained shells.
 MAX_OVER: Final = 1_000
 # This many usual events, which have the weight 1, take about 30 MB.
@@ -76,7 +79,8 @@ class Subscriptions:
 
         Raises `RpcError` (resource_exhausted).
         """
-        if len(self._feeds) >= MAX_SUBSCRIPTIONS and not self._make_room():
+        self._make_room()
+        if len(self._feeds) >= MAX_SUBSCRIPTIONS:
             message = f"There are too many subscriptions: {MAX_SUBSCRIPTIONS}"
             raise resource_exhausted("subscriptions", message)
         name = f"sub_{next(self._numbers)}{self._mark}"
@@ -92,18 +96,19 @@ class Subscriptions:
             raise
         return added
 
-    def _make_room(self) -> bool:
-        """Remove the subscription that was begun or continued first by a client that is gone.
+    def _make_room(self) -> None:
+        """Remove subscriptions of lost clients if there are too many.
 
-        Return False if there is none. Subscriptions to a single shell stay, because they end with
-        the shell.
+        The subscriptions that were begun or continued first are removed first. Subscriptions to a
+        single shell end with the shell, so they stay as long as there is room.
         """
-        for name in self._feeds:
-            subscription = self._all[name]
-            if subscription.has_no_client and subscription.options.bash_id is None:
+        lost = [name for name in self._feeds if self._all[name].has_no_client]
+        wide = [name for name in lost if self._all[name].options.bash_id is None]
+        for name in wide[:-MAX_LOST]:
+            self.remove(name)
+        if len(self._feeds) >= MAX_SUBSCRIPTIONS:
+            for name in (wide or lost)[:1]:
                 self.remove(name)
-                return True
-        return False
 
     def attach(self, subscription: Subscription, shell: Shell) -> None:
         """Send the events of a shell, beginning with its unread output.
