@@ -20,6 +20,7 @@ from event_reader import next_event
 from lasting import Lasting, daemon_pid, kill_attach, lasting_user, wait_for_end
 from shelld import __version__
 from shelld.lasting.handshake import HANDSHAKE, Hello, send
+from shelld.targets.subscribers import MAX_LOST
 from shelld_protocol.about import PROTOCOL
 from support import (
     DAEMON_COMMAND,
@@ -226,6 +227,23 @@ def test_command_at_a_target_outlives_its_client(
             return shell["status"], shell.get("inForeground")
 
         wait_for(lambda: state() == (status, None))
+
+
+def test_few_subscriptions_of_lost_clients_are_kept_at_a_target(user: Lasting) -> None:
+    begin = {"events": ["exit"], "target": "box"}
+    with user.attach() as client:
+        client.call("add_target", {"name": "box", "argv": [*DAEMON_COMMAND, "--stdio"]})
+        first, second, third, *_ = [
+            client.call("subscribe", begin)["subscription"] for _ in range(MAX_LOST + 2)
+        ]
+        kill_attach(client)
+    with user.attach() as client:
+        client.call("subscribe", {"subscription": first, "target": "box"})
+        client.call("subscribe", begin)
+        client.call("subscribe", {"subscription": first, "target": "box"})
+        unknown = client.fail("subscribe", {"subscription": second, "target": "box"})
+        assert unknown["data"]["parameter"] == "subscription"
+        client.call("subscribe", {"subscription": third, "target": "box"})
 
 
 def test_configured_session_at_a_lasting_target_outlives_a_cut(user: Lasting) -> None:

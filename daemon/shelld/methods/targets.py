@@ -363,6 +363,7 @@ async def _note_events(
     if method == "subscribe" or "notify" in members:
         notify = members.get("notify") if method == "bash" else None
         link.subscribers.note(result, context.request_id, notify and bytes(notify))
+        link.end_surplus()
         await link.tell_subscribers()
     elif method == "unsubscribe":
         link.subscribers.forget(text_of(members.get("subscription")) or "")

@@ -39,6 +39,7 @@ from shelld.targets.outgoing import Call, Outgoing
 from shelld.targets.process import TargetProcess
 from shelld.targets.requests import Requests
 from shelld.targets.subscribers import Subscribers
+from shelld_protocol.encoding import encode
 from shelld_protocol.errors import (
     ErrorKind,
     PassedOnError,
@@ -181,6 +182,12 @@ class Link:
             return
         with anyio.move_on_after(CANCEL_S, shield=True), suppress(RpcError):
             await self.answer(self.begin(method, params, None))
+
+    def end_surplus(self) -> None:
+        """End the subscriptions of lost clients that are too many."""
+        for name in self.subscribers.take_surplus():
+            params = b'{"subscription":%b}' % encode(name)
+            self._requests.send(b'{"jsonrpc":"2.0","method":"unsubscribe","params":%b}' % params)
 
     def leave(self, call: Call) -> None:
         """Move a call's command to the background at the target, because the client is lost."""

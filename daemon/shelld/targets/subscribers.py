@@ -5,6 +5,9 @@ A link passes on the events of these subscriptions. Pure.
 Owns the names of the subscriptions, each with the id of the client's request. Forgets a
 subscription when the client ends it. Forgets a subscription to a single shell when the shell has
 sent its last event. This event may come before the answer that names the subscription.
+
+The target does not notice that a client is lost. So this module also has the names of the lost
+client's subscriptions to sessions and to all shells.
 """
 
 from __future__ import annotations
@@ -22,6 +25,8 @@ from shelld_protocol.event_methods import LOST_NOTIFICATION, OVER_NOTIFICATION
 # But some subscriptions send no event when they end, so this module may still record them after
 # they have ended. Beyond the limit, it forgets the oldest subscriptions.
 MAX_KEPT: Final = 1_024
+# How many subscriptions of lost clients may stay at the target, as in this daemon.
+MAX_LOST: Final = 32
 
 
 class _Begun(msgspec.Struct, rename={"is_over": "isOver"}):
@@ -68,6 +73,8 @@ class Subscribers:
         # The last event of a subscription may come before the answer that names the subscription.
         # For each such subscription, this tells whether the event reports leftover processes.
         self._early: dict[str, bool] = {}
+        # The names of the subscriptions of lost clients, oldest first.
+        self._left: dict[str, None] = {}
 
     def note(self, result: bytes, request_id: bytes | None, notify: bytes | None = None) -> None:
         """If the result of a request names a subscription, record this subscription.
@@ -80,6 +87,7 @@ class Subscribers:
         name = begun.subscription
         if not name:
             return
+        self._left.pop(name, None)
         names = begun.events if notify is None else decode(notify, _names)
         is_of_one_shell = begun.bash_id is not None
         tells_end = not is_of_one_shell or ("exit" in names and not begun.is_over)
@@ -96,11 +104,22 @@ class Subscribers:
     def forget(self, subscription: str) -> None:
         """Forget a subscription that the client has ended, or whose last event has come."""
         self._kept.pop(subscription, None)
+        self._left.pop(subscription, None)
 
     def forget_all(self) -> None:
         """Forget all subscriptions, because another client has replaced the previous client."""
+        for name, kept in self._kept.items():
+            if not kept.is_of_one_shell:
+                self._left[name] = None
         self._kept.clear()
         self._early.clear()
+
+    def take_surplus(self) -> list[str]:
+        """Forget the subscriptions of lost clients that are too many, and return their names."""
+        names = list(self._left)[:-MAX_LOST]
+        for name in names:
+            del self._left[name]
+        return names
 
     def note_event(self, method: str, params: bytes) -> None:
         """Forget a subscription if this notification is its last event.
