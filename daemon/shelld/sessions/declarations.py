@@ -26,7 +26,9 @@ _CHANGES_VALUE: Final = re.compile(rb"[cilu]")
 # All attributes except those of arrays (a, A) and namerefs (n).
 _NO_SHAPE: Final = re.compile(rb"[^aAn]+")
 
-_STRING: Final = rb""" "(?>(?:[^"\\]++|\\.)*)" | \$'(?>(?:[^'\\]++|\\.)*)' """
+# These patterns take only one step for each escape. A value may have a million escapes, and no
+# other thread runs during a match.
+_STRING: Final = rb""" "[^"\\]*+(?:\\.[^"\\]*+)*+" | \$'[^'\\]*+(?:\\.[^'\\]*+)*+' """
 _DECLARATION: Final = re.compile(
     rb"""declare\ -(?P<flags>\S++)\ (?P<name>[^-=\n]++)
     (?>=(?P<value>%s|\((?>(?:[^"'()$]++|\$(?!')|%s)*)\))|)\n"""
