@@ -273,6 +273,30 @@ async def test_death_concerns_only_the_sessions_there(pool: Pool, victim: str) -
 
 
 @pytest.mark.long
+async def test_loss_is_acknowledged_while_other_calls_of_the_session_fail(pool: Pool) -> None:
+    session = pool.session("several")
+    failed: list[SessionLost] = []
+
+    async def work() -> str:
+        try:
+            await session.bash("sleep 300")
+        except SessionLost as error:
+            failed.append(error)
+        if len(failed) > 1:
+            return ""
+        # The other tasks have not got their errors yet.
+        await session.close_session()
+        return (await session.bash("echo new")).stdout
+
+    working = [asyncio.create_task(work()) for _ in range(3)]
+    await until(lambda: sum(load.commands for load in pool.loads) == 3)
+    os.kill(await daemon_of(pool, "several"), signal.SIGKILL)
+    assert sorted(await asyncio.gather(*working)) == ["", "", "new\n"]
+    await session.close_session()
+    await until(lambda: len(pool.loads) == 2)
+
+
+@pytest.mark.long
 async def test_resize_while_in_use(pool: Pool) -> None:
     async def work(name: str) -> list[str]:
         async with pool.session(name) as session:

@@ -155,12 +155,13 @@ class Placement:
         """Forget the daemon of an ended session.
 
         Keep it if a call of the session is under way, or if the session was used after
-        `close_session` began, because then the daemon may have a new session of this name.
+        `close_session` began, because then the daemon may have a new session of this name. A lost
+        daemon has no sessions, so forget it in any case.
         """
         home = self._homes.get(session)
-        if home is None or home.calls:
+        if home is None:
             return
-        if home.member.is_gone or home.uses == home.uses_at_close:
+        if home.member.is_gone or (not home.calls and home.uses == home.uses_at_close):
             del self._homes[session]
             home.member.sessions.discard(session)
             self._on_idle(home.member)
