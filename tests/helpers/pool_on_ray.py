@@ -486,6 +486,18 @@ async def test_pool_reports_a_daemon_that_cannot_start(cluster: None) -> None:
             pytest.fail("there is no such option")
 
 
+async def test_commands_without_a_session_refuse_what_needs_one(pool: Pool) -> None:
+    options: list[dict[str, Any]] = [
+        {"run_in_background": True},
+        {"on_timeout": "background"},
+        {"on_prompt": "background"},
+        {"idempotency_key": "key"},
+    ]
+    for each in options:
+        with pytest.raises(TypeError, match=f"a command with {next(iter(each))}.* needs a session"):
+            await pool.bash("true", **each)
+
+
 @pytest.mark.long
 def test_pool_works_inside_a_task(cluster: None) -> None:
     # A worker cannot import this module, so the function uses nothing from it.

@@ -183,9 +183,12 @@ class Pool:
         if (session := options.pop("session", None)) is not None:
             methods: Any = self.session(session)
             return await methods.bash(command, **options)
-        for name in ("run_in_background", "dry_run", "on_output"):
+        for name in ("run_in_background", "dry_run", "on_output", "idempotency_key"):
             if options.get(name):
                 raise TypeError(f"a command with {name} needs a session")
+        for name in ("on_timeout", "on_prompt"):
+            if options.get(name) == "background":
+                raise TypeError(f"a command with {name}='background' needs a session")
         check = options.pop("check", False)
         call = calls.bash(command, {**options, "session": None})
         result = await self._placement.request(None, call)
