@@ -498,6 +498,15 @@ async def test_commands_without_a_session_refuse_what_needs_one(pool: Pool) -> N
             await pool.bash("true", **each)
 
 
+async def test_commands_of_call_tool_take_turns(pool: Pool) -> None:
+    async with pool.session("tool") as session:
+        running = asyncio.create_task(session.call_tool("Bash", {"command": "sleep 300"}))
+        await until(lambda: sum(load.commands for load in pool.loads) == 1)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+
 @pytest.mark.long
 def test_pool_works_inside_a_task(cluster: None) -> None:
     # A worker cannot import this module, so the function uses nothing from it.

@@ -25,8 +25,12 @@ T = TypeVar("T")
 
 def takes_a_slot(call: Call[Any]) -> bool:
     """Return whether a call runs a command in the foreground; such a call counts as load."""
-    params = call.params
-    return call.method == "bash" and not (params.get("run_in_background") or params.get("dry_run"))
+    params: dict[str, Any] = dict(call.params)
+    if call.method == "call_tool" and params.get("name") in ("Bash", "bash"):
+        params = params.get("arguments") or {}
+    elif call.method != "bash":
+        return False
+    return not (params.get("run_in_background") or params.get("dry_run"))
 
 
 class Member:
