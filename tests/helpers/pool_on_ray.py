@@ -39,6 +39,7 @@ from shelld_client import (
     SpawnFailed,
 )
 from shelld_client.ray import Pool
+from shelld_client.ray.engine import Needs, room
 from support import is_alive
 
 ray: Any = import_module("ray")
@@ -369,6 +370,16 @@ async def test_pool_waits_for_room_in_the_cluster_then_names_the_lack(
     assert caught.value.limit == "cluster"
     assert "1 of 1 daemons have not started, each of which needs 2 gold" in str(caught.value)
     assert "up to 0.5 s" in caplog.text
+
+
+def test_size_fits_the_room_of_each_node(cluster: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = {"a": {"CPU": 3.0, "GPU": 1.0}, "b": {"CPU": 3.0}, "c": {"gold": 1.0}}
+    monkeypatch.setattr("ray._private.state.available_resources_per_node", lambda: nodes)
+    assert room(Needs(2, {}, {})) == 2
+    assert room(Needs(1.5, {}, {})) == 4
+    assert room(Needs(1, {}, {"num_gpus": 0.5})) == 2
+    assert room(Needs(1, {"gold": 1}, {})) == 0
+    assert str(Needs(0, {}, {"num_gpus": 1, "memory": 2**30})) == "1 GPU, 1.07374e+09 memory"
 
 
 @pytest.mark.long

@@ -35,9 +35,19 @@ class Needs(NamedTuple):
     resources: Mapping[str, float]
     options: Mapping[str, Any]
 
+    @property
+    def amounts(self) -> dict[str, float]:
+        """The amount of each resource, under Ray's name for the resource."""
+        amounts = {
+            "CPU": self.num_cpus,
+            "GPU": self.options.get("num_gpus"),
+            "memory": self.options.get("memory"),
+            **self.resources,
+        }
+        return {name: amount for name, amount in amounts.items() if amount}
+
     def __str__(self) -> str:
-        amounts = {"CPU": self.num_cpus, **self.resources}
-        needed = [f"{amount:g} {name}" for name, amount in amounts.items() if amount]
+        needed = [f"{amount:g} {name}" for name, amount in self.amounts.items()]
         return ", ".join(needed) or "no resources"
 
 
@@ -109,15 +119,20 @@ def connect() -> None:
 def room(needs: Needs) -> int:
     """Return how many more actors with these needs fit into the cluster. This may block."""
     try:
-        available: Mapping[str, float] = _ray.available_resources()
-        nodes = sum(1 for node in _ray.nodes() if node["Alive"])
+        # Ray has no public function that tells what each node has left.
+        state = import_module("ray._private.state")
+        nodes: Mapping[str, Mapping[str, float]] = state.available_resources_per_node()
     except Exception as error:
         raise SpawnFailed(f"Ray cannot be reached: {_first_line(error)}") from error
-    amounts = {"CPU": needs.num_cpus, **needs.resources}
-    counts = [
-        math.floor(available.get(name, 0) / amount) for name, amount in amounts.items() if amount
-    ]
-    return min(counts) if counts else nodes
+    amounts = needs.amounts
+    if not amounts:
+        return len(nodes)
+    # An actor runs on one node, so what is left on several nodes does not add up. The small number
+    # makes up for rounding.
+    return sum(
+        min(math.floor(free.get(name, 0) / amount + 1e-6) for name, amount in amounts.items())
+        for free in nodes.values()
+    )
 
 
 def _first_line(error: Exception) -> str:
