@@ -497,6 +497,17 @@ async def test_pool_reports_a_daemon_that_cannot_start(cluster: None) -> None:
             pytest.fail("there is no such option")
 
 
+@pytest.mark.long
+async def test_error_names_the_module_that_a_node_lacks(cluster: None, tmp_path: Path) -> None:
+    package = tmp_path / "shelld_client"
+    package.mkdir()
+    (package / "__init__.py").write_text("import lacking_module")
+    environment = {"env_vars": {"PYTHONPATH": str(tmp_path)}}
+    with pytest.raises(SpawnFailed, match="actor: ModuleNotFoundError: No module named 'lacking_"):
+        async with Pool(1, num_cpus=0, actor_options={"runtime_env": environment}):
+            pytest.fail("the actor cannot be imported")
+
+
 async def test_commands_without_a_session_refuse_what_needs_one(pool: Pool) -> None:
     options: list[dict[str, Any]] = [
         {"run_in_background": True},

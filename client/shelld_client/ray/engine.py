@@ -70,7 +70,7 @@ class Actor:
         try:
             self._handle: Any = _ray.remote(DaemonActor).options(**options).remote()
         except Exception as error:
-            raise SpawnFailed(f"Ray refuses the actor: {_first_line(error)}") from error
+            raise SpawnFailed(f"Ray refuses the actor: {_reason(error)}") from error
 
     async def start(self, args: Sequence[str]) -> None:
         """Wait until Ray has placed the actor, and start its daemon. Raises `SpawnFailed`."""
@@ -101,7 +101,7 @@ class Actor:
         try:
             return await reference
         except Exception as error:
-            raise ActorGone(_first_line(error)) from error
+            raise ActorGone(_reason(error)) from error
 
 
 def connect() -> None:
@@ -113,7 +113,7 @@ def connect() -> None:
         if not _ray.is_initialized():
             _ray.init()
     except Exception as error:
-        raise SpawnFailed(f"Ray cannot be started or reached: {_first_line(error)}") from error
+        raise SpawnFailed(f"Ray cannot be started or reached: {_reason(error)}") from error
 
 
 def room(needs: Needs) -> int:
@@ -123,7 +123,7 @@ def room(needs: Needs) -> int:
         state = import_module("ray._private.state")
         nodes: Mapping[str, Mapping[str, float]] = state.available_resources_per_node()
     except Exception as error:
-        raise SpawnFailed(f"Ray cannot be reached: {_first_line(error)}") from error
+        raise SpawnFailed(f"Ray cannot be reached: {_reason(error)}") from error
     amounts = needs.amounts
     if not amounts:
         return len(nodes)
@@ -135,6 +135,11 @@ def room(needs: Needs) -> int:
     )
 
 
-def _first_line(error: Exception) -> str:
+def _reason(error: Exception) -> str:
+    """Return the first line of an error. If the error contains a traceback, return its last line,
+    which names the cause.
+    """
     lines = str(error).strip().splitlines()
+    if any(line.startswith('  File "') for line in lines):
+        return lines[-1]
     return lines[0] if lines else type(error).__name__
