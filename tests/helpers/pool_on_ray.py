@@ -530,6 +530,35 @@ async def test_commands_of_call_tool_take_turns(pool: Pool) -> None:
 
 
 @pytest.mark.long
+def test_calls_fail_after_the_shutdown_of_ray(cluster: None) -> None:
+    address = ray.get_runtime_context().gcs_address
+    script = f"""
+import asyncio, ray
+from shelld_client import SessionLost
+from shelld_client.ray import Pool
+ray.init(address={address!r}, log_to_driver=False, logging_level="ERROR")
+async def work():
+    async with Pool(1, num_cpus=0) as pool:
+        call = asyncio.create_task(pool.bash("sleep 300", session="a"))
+        while not pool.loads[0].commands:
+            await asyncio.sleep(0.01)
+        ray.shutdown()
+        for each in call, pool.session("a").ping():
+            try:
+                await each
+            except SessionLost as error:
+                print(error.reason, flush=True)
+    # Nothing has started Ray again.
+    print(ray.is_initialized())
+asyncio.run(work())
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=100, check=False
+    )
+    assert ended.stdout == "Ray was shut down\nRay was shut down\nFalse\n", ended.stderr
+
+
+@pytest.mark.long
 def test_pool_works_inside_a_task(cluster: None) -> None:
     # A worker cannot import this module, so the function uses nothing from it.
     def in_task() -> tuple[str, int]:

@@ -6,6 +6,7 @@ of Ray into `ActorGone` or a `ShellError`.
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -21,6 +22,9 @@ _ray: Final[Any] = import_module("ray")
 # How many calls an actor may execute at once. The pool makes two calls at a time, and one more to
 # end the actor.
 _CONCURRENCY: Final = 8
+
+# How often to check whether Ray was shut down. There is no event to wait for.
+_SHUTDOWN_POLL_S: Final = 1.0
 
 
 class ActorGone(Exception):
@@ -68,40 +72,57 @@ class Actor:
             "max_concurrency": _CONCURRENCY,
         }
         try:
+            _require_ray()
             self._handle: Any = _ray.remote(DaemonActor).options(**options).remote()
         except Exception as error:
             raise SpawnFailed(f"Ray refuses the actor: {_reason(error)}") from error
 
     async def start(self, args: Sequence[str]) -> None:
         """Wait until Ray has placed the actor, and start its daemon. Raises `SpawnFailed`."""
-        error = await self._result(self._handle.start.remote(list(args)))
+        error = await self._call("start", list(args))
         if error is not None:
             raise error
 
     async def feed(self, data: bytes) -> None:
         """Write to the daemon."""
-        await self._result(self._handle.feed.remote(data))
+        await self._call("feed", data)
 
     async def take(self) -> bytes | ShellError:
         """Return the daemon's next output, or the error that says why no more output will come."""
-        taken: bytes | ShellError = await self._result(self._handle.take.remote())
+        call = asyncio.create_task(self._call("take"))
+        try:
+            while not call.done():
+                # After `ray.shutdown`, the call would never return.
+                _require_ray()
+                await asyncio.wait([call], timeout=_SHUTDOWN_POLL_S)
+            taken: bytes | ShellError = await call
+        finally:
+            call.cancel()
         return taken
 
     async def close(self) -> None:
         """End the daemon, with all its commands."""
-        await self._result(self._handle.close.remote())
+        await self._call("close")
 
     def kill(self) -> None:
         """End the actor. The daemon then ends as well, because its input ends."""
         # If Ray has been shut down, it has already ended the actor.
         with suppress(Exception):
+            _require_ray()
             _ray.kill(self._handle, no_restart=True)
 
-    async def _result(self, reference: Any) -> Any:
+    async def _call(self, method: str, *args: Any) -> Any:
         try:
-            return await reference
+            _require_ray()
+            return await getattr(self._handle, method).remote(*args)
         except Exception as error:
             raise ActorGone(_reason(error)) from error
+
+
+def _require_ray() -> None:
+    """Raise `ActorGone` after `ray.shutdown`. Most functions of Ray would start Ray again."""
+    if not _ray.is_initialized():
+        raise ActorGone("Ray was shut down")
 
 
 def connect() -> None:
