@@ -93,9 +93,8 @@ def test_doctor_reports_missing_resources() -> None:
 
 
 # The system lets root write to /proc, but nobody can make a file there.
-IN_PROC = (
-    "only 64 KiB of each stream are kept" if os.geteuid() == 0 else "the daemon does not start"
-)
+LITTLE, NOTHING = "only 64 KiB of each stream are kept", "the daemon does not start"
+IN_PROC = LITTLE if os.geteuid() == 0 else NOTHING
 
 
 @pytest.mark.parametrize(("directory", "meaning"), [("/proc", IN_PROC), ("/none", NOTHING)])
