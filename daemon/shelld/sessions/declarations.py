@@ -28,7 +28,7 @@ _NO_SHAPE: Final = re.compile(rb"[^aAn]+")
 
 # These patterns take only one step for each escape. A value may have a million escapes, and no
 # other thread runs during a match.
-_STRING: Final = rb""" "[^"\\]*+(?:\\.[^"\\]*+)*+" | \$'[^'\\]*+(?:\\.[^'\\]*+)*+' """
+_STRING: Final = rb""" "[^"\\]*+(?>(?:\\.[^"\\]*+)*)" | \$'[^'\\]*+(?>(?:\\.[^'\\]*+)*)' """
 _DECLARATION: Final = re.compile(
     rb"""declare\ -(?P<flags>\S++)\ (?P<name>[^-=\n]++)
     (?>=(?P<value>%s|\((?>(?:[^"'()$]++|\$(?!')|%s)*)\))|)\n"""
