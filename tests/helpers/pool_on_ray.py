@@ -382,6 +382,14 @@ def test_size_fits_the_room_of_each_node(cluster: None, monkeypatch: pytest.Monk
     assert str(Needs(0, {}, {"num_gpus": 1, "memory": 2**30})) == "1 GPU, 1.07374e+09 memory"
 
 
+def test_size_fits_the_whole_cluster_if_ray_does_not_tell_of_nodes(
+    cluster: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr("ray._private.state.available_resources_per_node")
+    monkeypatch.setattr("ray.available_resources", lambda: {"CPU": 6.0})
+    assert room(Needs(2, {}, {})) == 3
+
+
 @pytest.mark.long
 async def test_default_size_fills_the_room_of_the_cluster(cluster: None) -> None:
     # Every cluster has one unit of this resource.

@@ -140,9 +140,7 @@ def connect() -> None:
 def room(needs: Needs) -> int:
     """Return how many more actors with these needs fit into the cluster. This may block."""
     try:
-        # Ray has no public function that tells what each node has left.
-        state = import_module("ray._private.state")
-        nodes: Mapping[str, Mapping[str, float]] = state.available_resources_per_node()
+        nodes = _free_resources()
     except Exception as error:
         raise SpawnFailed(f"Ray cannot be reached: {_reason(error)}") from error
     amounts = needs.amounts
@@ -154,6 +152,18 @@ def room(needs: Needs) -> int:
         min(math.floor(free.get(name, 0) / amount + 1e-6) for name, amount in amounts.items())
         for free in nodes.values()
     )
+
+
+def _free_resources() -> Mapping[str, Mapping[str, float]]:
+    """Return what each node has left."""
+    try:
+        # Ray has no public function for this.
+        per_node = import_module("ray._private.state").available_resources_per_node
+    except (ImportError, AttributeError):
+        # This version of Ray lacks the private function, so take the cluster for one node.
+        return {"cluster": _ray.available_resources()}
+    found: Mapping[str, Mapping[str, float]] = per_node()
+    return found
 
 
 def _reason(error: Exception) -> str:
