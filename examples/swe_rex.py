@@ -161,15 +161,15 @@ class ShelldRuntime(AbstractRuntime):
         cwd: str | None = None,
         merge: bool = True,
     ) -> BashResult:
-        # The daemon expects milliseconds, within its limits. None means the daemon's default.
-        limit = None if timeout is None else int(min(max(timeout, 1), 600) * 1000)
+        # The daemon's limits are 1 s and 600 s. None means no limit, so take the longest.
+        seconds = 600 if timeout is None else min(max(timeout, 1), 600)
         try:
             return await self._shell.bash(
-                command, session=session, cwd=cwd, timeout=limit, merge=merge
+                command, session=session, cwd=cwd, timeout=int(seconds * 1000), merge=merge
             )
         except CommandTimedOut as error:
             raise CommandTimeoutError(
-                f"timeout after {timeout} seconds while running command {command!r}"
+                f"timeout after {seconds:g} seconds while running command {command!r}"
             ) from error
 
 

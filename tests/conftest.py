@@ -19,6 +19,7 @@ from hypothesis import HealthCheck, settings
 
 from leaks import Resources, assert_nothing_new_since
 from oracles import Freezer
+from sandboxes import directory_for_workspaces
 from shared_daemon import SharedDaemon
 from shelld.embed import ShellManager
 from shelld.keeper.prctl import become_subreaper
@@ -154,6 +155,13 @@ def open_directory() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(dir="/tmp") as name:
         path = Path(name)
         path.chmod(0o711)
+        yield path
+
+
+@pytest.fixture(scope="module")
+def places() -> Iterator[Path]:
+    """A directory for workspaces, which no sandbox hides."""
+    with directory_for_workspaces() as path:
         yield path
 
 

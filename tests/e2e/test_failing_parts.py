@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from leaks import descriptors_beyond, descriptors_of
-from sandboxes import directory_for_workspaces, why_impossible
+from sandboxes import why_impossible
 from support import is_alive, raw_daemon, running_below, wait_for
 
 # This program runs a daemon in which one function raises at its first call.
@@ -67,12 +66,6 @@ def test_stop_continues_after_failed_stage(function: str) -> None:
         daemon.process.send_signal(signal.SIGTERM)
         assert daemon.wait() == 0
         wait_for(lambda: not is_alive(started["pid"]), "the end of the command")
-
-
-@pytest.fixture
-def places() -> Iterator[Path]:
-    with directory_for_workspaces() as path:
-        yield path
 
 
 @pytest.mark.slow

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from lasting import Lasting
-from sandboxes import Workspace, configure, directory_for_workspaces, why_impossible
+from sandboxes import Workspace, configure, why_impossible
 from support import (
     DAEMON_COMMAND,
     Json,
@@ -43,13 +43,6 @@ ENFORCED = {
 
 if reason := why_impossible():
     pytest.skip(reason, allow_module_level=True)
-
-
-@pytest.fixture(scope="module")
-def places() -> Iterator[Path]:
-    """A directory for all workspaces, which no sandbox hides."""
-    with directory_for_workspaces() as path:
-        yield path
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from sandboxes import Workspace, configure, directory_for_workspaces, served, why_impossible
+from sandboxes import Workspace, configure, served, why_impossible
 from shelld.keeper.proc import info_of
 from support import Json, altered_daemon, is_alive, raw_daemon, running_below, wait_for
 
@@ -30,12 +30,6 @@ if reason := why_impossible():
     pytest.skip(reason, allow_module_level=True)
 if shutil.which("curl") is None:
     pytest.skip("needs curl", allow_module_level=True)
-
-
-@pytest.fixture(scope="module")
-def places() -> Iterator[Path]:
-    with directory_for_workspaces() as path:
-        yield path
 
 
 @pytest.fixture(scope="module")

@@ -12,20 +12,13 @@ from typing import cast
 import pytest
 
 from leaks import targets_of
-from sandboxes import Workspace, configure, directory_for_workspaces, why_impossible
+from sandboxes import Workspace, configure, why_impossible
 from support import DAEMON_COMMAND, Json, raw_daemon, wait_for
 
 pytestmark = pytest.mark.slow
 
 if reason := why_impossible():
     pytest.skip(reason, allow_module_level=True)
-
-
-@pytest.fixture(scope="module")
-def places() -> Iterator[Path]:
-    """A directory for all workspaces, which no sandbox hides."""
-    with directory_for_workspaces() as path:
-        yield path
 
 
 @pytest.fixture

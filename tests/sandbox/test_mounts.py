@@ -1,4 +1,4 @@
-"""The comparison of the mounts of a sandbox with those that its view has asked for."""
+"""The check that a new sandbox has the mounts of its view."""
 
 from __future__ import annotations
 

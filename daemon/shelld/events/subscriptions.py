@@ -99,8 +99,8 @@ class Subscriptions:
     def _make_room(self) -> None:
         """Remove subscriptions of lost clients if there are too many.
 
-        The subscriptions that were begun or continued first are removed first. Subscriptions to a
-        single shell end with the shell, so they stay as long as there is room.
+        The subscriptions that were begun or continued first are removed first. A subscription to a
+        single shell ends with its shell, so it is removed only if nothing else makes room.
         """
         lost = [name for name in self._feeds if self._all[name].has_no_client]
         wide = [name for name in lost if self._all[name].options.bash_id is None]

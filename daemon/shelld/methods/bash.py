@@ -247,7 +247,8 @@ async def _kill(context: RequestContext, shell: Shell) -> None:
             await shell.recorder.settle()
     sessions = context.daemon.manager.sessions
     if shell.sandbox is not None and shell.sandbox.replaced and sessions.has(shell.session):
-        sessions.get(shell.session).has_untold_sandbox = True
+        # The next result says that the sandbox is new.
+        sessions.get(shell.session).last_sandbox = 0
     if survivors:
         context.error_data["survivors"] = survivors
 

@@ -16,6 +16,7 @@ Invariants:
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import stat
@@ -76,6 +77,7 @@ _NO_FILE: Final = "-1"
 _NAME_BYTES: Final = 7
 _FILE_MODE: Final = 0o600
 _DIRECTORY_MODE: Final = 0o700
+_numbers: Final = itertools.count(1)
 
 
 class Sandbox:
@@ -90,6 +92,8 @@ class Sandbox:
         self, pool: RunnerPool, policy: ResolvedPolicy, bash: str, made: dict[str, Identity]
     ) -> None:
         self.policy = policy
+        # Numbers begin with 1. No other sandbox of this process has the same number.
+        self.number = next(_numbers)
         self.missing: Missing | None = None
         self.is_ready = False
         # `has_ended`: no more commands can start. `is_gone`: no process of the sandbox is left.

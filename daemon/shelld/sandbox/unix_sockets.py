@@ -1,5 +1,4 @@
-"""Lists the unix sockets of the machine that have a path, and finds those that a sandbox must hide.
-Changes nothing.
+"""Finds the unix sockets of the machine that a sandbox must hide. Changes nothing.
 
 The paths come from /proc/net/unix. This list has the sockets of one network namespace. If a sandbox
 does not use the network of the machine, it has a namespace of its own. The list then lacks the

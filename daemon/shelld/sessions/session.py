@@ -16,7 +16,6 @@ from msgspec.structs import replace
 
 from shelld.eventloop.threads import run_in_thread
 from shelld.process import faults
-from shelld.sandbox.sandbox import Sandbox
 from shelld.sandbox.sandboxes import SandboxKey
 from shelld.sessions.calls import (
     CallReport,
@@ -118,10 +117,10 @@ class Session:
         self.rules = rules
         # The policy of the sandbox in which the session's commands run; None for no sandbox.
         self.sandbox = sandbox
-        # The sandbox in which the last command ran; None if no command has run in a sandbox.
-        self.last_sandbox: Sandbox | None = None
-        # True if no result has said yet that `last_sandbox` is new, because a call was cancelled.
-        self.has_untold_sandbox = False
+        # The number of the sandbox in which the last command ran; None if no command has run in a
+        # sandbox. 0 if no result has said yet that this sandbox is new, because a call was
+        # cancelled.
+        self.last_sandbox: int | None = None
         # True if the session has started a command.
         self.is_used = False
         self.dump_files = dump_files

@@ -405,15 +405,16 @@ class Runtime:
 
     def _note_sandbox(self, life: Life) -> None:
         """Let the result of a command say if the session's last command ran in another sandbox."""
-        shell, enforced = life.shell, life.shell.sandbox
-        if enforced is None or shell.failure is not None or not self.sessions.has(shell.session):
+        shell, sandbox, enforced = life.shell, life.sandbox, life.shell.sandbox
+        if sandbox is None or enforced is None or shell.failure is not None:
+            return
+        if not self.sessions.has(shell.session):
             return
         session = self.sessions.get(shell.session)
         # A call with a tighter policy has another sandbox than its session.
-        if _policy_of(life.sandbox) == _policy_of(session.sandbox):
-            is_new = session.last_sandbox not in (None, life.sandbox)
-            enforced.replaced = is_new or session.has_untold_sandbox
-            session.last_sandbox, session.has_untold_sandbox = life.sandbox, False
+        if sandbox.policy == _policy_of(session.sandbox):
+            enforced.replaced = session.last_sandbox not in (None, sandbox.number)
+            session.last_sandbox = sandbox.number
 
     def _is_empty(self, life: Life) -> None:
         if life.launch.is_waiting:
