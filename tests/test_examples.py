@@ -75,6 +75,14 @@ def test_the_harness_runs() -> None:
     assert "6 calls, none of them to see whether something was ready" in shown
 
 
+def test_the_harness_runs_if_a_job_ends_after_the_last_turn(tmp_path: Path) -> None:
+    text = (EXAMPLES / "harness.py").read_text()
+    late = tmp_path / "harness.py"
+    late.write_text(text.replace("answer; echo", "answer; sleep 3; echo"))
+    assert late.read_text() != text
+    assert "6 calls, none of them to see" in run_example(str(late))
+
+
 def test_piped_demo_shows_messages_on_one_line() -> None:
     shown = run_example("demo.py")
     assert "\x1b" not in shown
