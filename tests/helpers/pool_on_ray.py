@@ -528,6 +528,12 @@ async def test_commands_without_a_session_refuse_what_needs_one(pool: Pool) -> N
             await pool.bash("true", **each)
 
 
+@pytest.mark.parametrize("options", [{"num_cpus": 2}, {"resources": {"disk": 1}}])
+def test_pool_takes_its_own_parameters_only_directly(options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=f"give {next(iter(options))} to the pool itself"):
+        Pool(1, actor_options=options)
+
+
 async def test_commands_of_call_tool_take_turns(pool: Pool) -> None:
     async with pool.session("tool") as session:
         running = asyncio.create_task(session.call_tool("Bash", {"command": "sleep 300"}))

@@ -82,6 +82,9 @@ class Pool:
         _check_count("max_in_flight", max_in_flight, least=1)
         if not (num_cpus >= 0 and start_timeout > 0):
             raise ValueError("num_cpus must be 0 or more, and start_timeout more than 0 seconds")
+        for name in ("num_cpus", "resources"):
+            if name in (actor_options or ()):
+                raise ValueError(f"give {name} to the pool itself, not in actor_options")
         self._wanted = size
         self._needs = Needs(num_cpus, dict(resources or {}), dict(actor_options or {}))
         self._daemon_args = daemon_command(["shelld"], daemon_args)[1:]
