@@ -156,6 +156,19 @@ def test_a_command_cannot_change_the_state_files_of_later_ones(
     assert (result["status"], "stateReason" in result) == ("completed", False)
 
 
+def test_policy_shows_a_path_that_is_not_utf_8(places: Path) -> None:
+    path = places / os.fsdecode(b"work\xff")
+    path.mkdir()
+    with raw_daemon(cwd=path) as daemon:
+        answer = configure(daemon, "main", mode="workspace", deny_read=["secret"])
+        assert answer["sandbox"]["write"] == [f"{places}/work\ufffd"]
+        assert answer["sandbox"]["deny_read"] == [f"{places}/work\ufffd/secret"]
+        found = daemon.call("get_session", {"session": "main"})
+        assert found["sandbox"] == answer["sandbox"]
+        assert daemon.bash("touch made")["exitCode"] == 0
+    assert (path / "made").exists()
+
+
 def test_a_deleted_private_directory_is_left_for_one_above(shared: Workspace, session: str) -> None:
     daemon, _ = shared
     configure(daemon, session, mode="workspace", network="none")

@@ -84,7 +84,11 @@ def _shown(session: Session) -> ResourceLimits | None:
 
 def _policy_of(session: Session) -> SandboxPolicy | None:
     """Return the policy of the session's sandbox, if it has one."""
-    return None if session.sandbox is None else session.sandbox.policy.shown
+    if session.sandbox is None:
+        return None
+    policy = session.sandbox.policy.shown
+    names = ("write", "deny_write", "deny_read", "unix_sockets")
+    return replace(policy, **{name: list(map(shown, getattr(policy, name))) for name in names})
 
 
 def _check_patterns(parameter: str, patterns: list[str]) -> None:
