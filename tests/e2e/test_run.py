@@ -332,6 +332,28 @@ def test_progress_is_shown_and_erased_on_a_terminal(tmp_path: Path) -> None:
     assert re.search(r"\x1b\[32mshelld: exit code 0 after .*\x1b\[0m\r\n$", shown)
 
 
+def test_no_progress_is_shown_in_the_background(tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    environment = {**ENVIRONMENT, "PS1": "at the prompt ", "TERM": "xterm"}
+    with UserTerminal(["bash", "--norc", "--noediting", "-i"], env=environment) as terminal:
+        terminal.until("at the prompt ")
+        command = shlex.join([*EAGER, "run", "--", f"echo begun; read < {gate}; echo done"])
+        terminal.write(f"{command} &\n")
+        terminal.until("begun\r\n")
+        # Give it time for progress.
+        terminal.write("sleep 2; echo slept > /dev/null; jobs\n")
+        shown = terminal.until("Running")
+        terminal.write("fg\n")
+        terminal.until("running for ")
+        gate.write_text("\n")
+        terminal.until("done\r\n")
+        terminal.until("at the prompt ")
+        terminal.write("exit\n")
+        assert terminal.rest()[0] == 0
+    assert "running for" not in shown
+
+
 def test_no_color_is_respected_and_the_report_begins_a_new_line() -> None:
     command = [*EAGER, "run", "--", "printf 'no newline'; sleep 0.2; exit 1"]
     environment = {**ENVIRONMENT, "NO_COLOR": "1"}

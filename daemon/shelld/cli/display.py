@@ -93,6 +93,9 @@ class Display:
             now = self._clock()
             if not self._has_progress or self._is_mid_line or now < self._written_at + _SILENT_S:
                 return
+            if _is_in_background():
+                # The user types at the prompt of a shell, and progress would erase that line.
+                return
             silent, running = (
                 duration(int(now - since)) for since in (self._written_at, self._begun_at)
             )
@@ -135,6 +138,16 @@ class Display:
         except OSError:
             # The message is lost, because there is no other stream for it.
             return
+
+
+def _is_in_background() -> bool:
+    """Return whether another job is in the foreground of the terminal. If stderr is another
+    terminal than ours, return False.
+    """
+    try:
+        return os.tcgetpgrp(2) != os.getpgrp()
+    except OSError:
+        return False
 
 
 def _is_open(fd: int) -> bool:
