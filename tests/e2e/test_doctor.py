@@ -76,6 +76,13 @@ def test_doctor_reports_and_ends_survivors() -> None:
     }
 
 
+def test_doctor_reports_survivors_in_a_sandbox() -> None:
+    code, found = examine("--containment", "process-group", "--sandbox", "read-only")
+    assert code == 1
+    assert problems(found) == {"containment"}
+    assert found["containment"]["found"] == "a process escapes"
+
+
 def test_doctor_reports_a_bash_that_is_no_file(tmp_path: Path) -> None:
     code, found = examine("--bash", str(tmp_path))
     assert code == 1

@@ -308,11 +308,16 @@ async def _containment(daemon: LocalDaemon) -> Diagnosis:
     # programs exist. If a program were missing, the process ``$!`` would end at once. The check
     # below might then come too early to notice that the process has ended.
     result = await daemon.run("type -P setsid sleep >/dev/null && (setsid sleep 300 & echo $!)")
+    meaning = "a process that leaves its session and its parent is not killed"
     try:
-        # In a sandbox, `$!` is the pid inside of the sandbox, so take the pid from `leftover`.
-        pid = int(result.stdout) if result.sandbox is None else result.leftover[0]
+        pid = int(result.stdout)
+        if result.sandbox is not None:
+            # `$!` is the pid inside of the sandbox, so take the pid from `leftover`.
+            if not result.leftover:
+                return Diagnosis("containment", "problem", "a process escapes", meaning)
+            pid = result.leftover[0]
         os.kill(pid, 0)
-    except (ValueError, IndexError, ProcessLookupError):
+    except (ValueError, ProcessLookupError):
         return Diagnosis("containment", "problem", "cannot start a process for the test")
     killed = await kill_shell(daemon.context, KillShellParams(result.bash_id))
     try:
@@ -323,7 +328,6 @@ async def _containment(daemon: LocalDaemon) -> Diagnosis:
             if killed.survivors
             else "a process escapes"
         )
-        meaning = "a process that leaves its session and its parent is not killed"
         return Diagnosis("containment", "problem", found, meaning)
     finally:
         with contextlib.suppress(ProcessLookupError):
