@@ -104,6 +104,18 @@ async def test_result_reports_a_wait_that_was_not_met(
     assert line in ok(await call("BashOutput", bash_id=bash_id, wait=50, **params))
 
 
+@pytest.mark.parametrize("until", ["output", "exit"])
+async def test_until_alone_is_enough_to_wait(call: Tools, until: str) -> None:
+    bash_id = await background(call, "sleep 0.3; echo out")
+    assert ok(await call("BashOutput", bash_id=bash_id, until=until)).startswith("out\n")
+
+
+async def test_until_alone_with_a_filter_waits(call: Tools) -> None:
+    bash_id = await background(call, "sleep 0.3; echo out")
+    text = ok(await call("BashOutput", bash_id=bash_id, until="exit", filter="o"))
+    assert text.startswith("out\n[Status: completed")
+
+
 async def test_result_reports_that_no_prompt_came(call: Tools) -> None:
     bash_id = await background(call, "sleep 300", tty=True)
     text = ok(await call("BashOutput", bash_id=bash_id, wait=50, until="prompt"))

@@ -19,7 +19,7 @@ from shelld.process.options import DEFAULT_TIMEOUT_MS
 from shelld.process.user import home_without_variable
 from shelld.sessions.text import current_directory, shown
 from shelld.shells.shell import Shell
-from shelld.tools.bash_output import news
+from shelld.tools.bash_output import DEFAULT_WAIT_MS, news
 from shelld.tools.bash_result import DeferredBashResult, EndState, ended, moved, started
 from shelld.tools.execution import ExecutionTool
 from shelld.tools.text import MAX_OUTPUT_SIZE, excerpt_readers
@@ -44,7 +44,6 @@ _CONTEXT_TIMEOUT_S: Final = ExecutionContext("").timeout
 
 # The fields that `BashToolParams` adds.
 _WAIT_PARAMS: Final = ("wait", "until", "pattern", "quiet_ms", "port")
-DEFAULT_START_WAIT_MS: Final = 30_000
 
 
 class BashToolParams(BashParams):
@@ -94,7 +93,7 @@ class BashTool(ExecutionTool):
         "stdin": "Standard input (default: empty)",
         "session": "Any name (default: main)",
         "until": "With run_in_background: what to wait for",
-        "wait": f"Milliseconds to wait at most (default: {DEFAULT_START_WAIT_MS})",
+        "wait": f"Milliseconds to wait at most (default: {DEFAULT_WAIT_MS})",
         "pattern": "Regex, for until=match",
         "quiet_ms": "Milliseconds, for until=quiet (default: 500)",
         "port": "For until=listening (default: any)",
@@ -234,7 +233,7 @@ def _read_params(context: ExecutionContext, params: dict[str, Any]) -> BashOutpu
     if not params.get("run_in_background"):
         name = next(iter(given))
         raise invalid_params(f"Invalid value for {name}: needs run_in_background=true", name)
-    given.setdefault("wait", DEFAULT_START_WAIT_MS)
+    given.setdefault("wait", DEFAULT_WAIT_MS)
     read_params = BashOutputParams("", **given)
     read_params.wait = round(min(read_params.wait, context.timeout * 1000))
     return read_params

@@ -40,6 +40,9 @@ from shelld_protocol.tools import ExecutionContext, ToolResult
 
 NO_NEW_OUTPUT: Final = "(no new output)"
 
+# How long to wait if the model says only what to wait for.
+DEFAULT_WAIT_MS: Final = 30_000
+
 # If the shell has ended and no line matched, a model sees at most this many characters from the end
 # of each stream. These characters often tell why the shell ended.
 MAX_LAST_CHARACTERS: Final = 1_000
@@ -90,7 +93,7 @@ class BashOutputTool(ShellTool):
     exposed: ClassVar[Mapping[str, str]] = {
         "bash_id": "ID of the background shell",
         "filter": "Regex to filter output lines",
-        "wait": "Milliseconds to wait at most",
+        "wait": f"Milliseconds to wait at most (default: {DEFAULT_WAIT_MS} with until)",
         "until": "What to wait for",
         "pattern": "Regex, for until=match",
         "quiet_ms": "Milliseconds, for until=quiet",
@@ -98,6 +101,7 @@ class BashOutputTool(ShellTool):
         "stdout_offset": "Byte to read again from",
         "stderr_offset": "As stdout_offset",
     }
+    without_default = frozenset({"wait", "until"})
 
     @property
     def name(self) -> str:
@@ -110,6 +114,8 @@ class BashOutputTool(ShellTool):
     async def _run(
         self, request: RequestContext, context: ExecutionContext, params: dict[str, Any]
     ) -> ToolResult:
+        if "until" in params:
+            params.setdefault("wait", DEFAULT_WAIT_MS)
         read_params = BashOutputParams(**params)
         # Round only after `min`. A large timeout can overflow to infinity when it is multiplied by
         # 1000, and `round` fails on infinity.
