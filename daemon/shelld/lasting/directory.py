@@ -1,8 +1,8 @@
 """Manages the directory with the sockets of the user's lasting daemons.
 
 Owns the rules for the directory, the sockets in it, and the lock. The directory is `shelld` in
-XDG_RUNTIME_DIR, or `/tmp/shelld-UID` if this variable does not name a directory that this user may
-use. A `SocketDirectory` opens the directory once, and reaches all files in it through the
+XDG_RUNTIME_DIR, or `/tmp/shelld-UID` if this variable does not name a directory that is only for
+this user. A `SocketDirectory` opens the directory once, and reaches all files in it through the
 descriptor. So nobody can replace the directory while the `SocketDirectory` is open, and the
 directory may have a path of any length. A socket is bound to its whole path if the path is short
 enough. The kernel then lists the path, and sandboxes hide the sockets that the kernel lists.
@@ -108,8 +108,9 @@ def _is_for_us(directory: str) -> bool:
     if found.st_uid == os.getuid():
         return True
     # Root's directory may be closed to this user, for example if root has logged in and then become
-    # this user with `su`.
-    return found.st_uid == 0 and os.access(directory, os.W_OK | os.X_OK)
+    # this user with `su`. A directory that all users may write to, such as /tmp, is nobody's own.
+    is_shared = found.st_mode & stat.S_IWOTH
+    return found.st_uid == 0 and not is_shared and os.access(directory, os.W_OK | os.X_OK)
 
 
 def _opened(path: str, *, create: bool) -> int:
