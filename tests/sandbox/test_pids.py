@@ -143,6 +143,19 @@ def test_search_finds_processes_or_reports_its_failure(
     assert outer_pids(10, inner) == outer
 
 
+def test_search_reports_its_failure_if_there_are_too_many_processes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Every process is the parent of the next one.
+    def next_process(pid: int) -> list[int]:
+        return [pid + 1]
+
+    monkeypatch.setattr(pids, "children_of", next_process)
+    monkeypatch.setattr(pids, "read_file", Machine().read_file)
+    # The search has not read all processes, so the process that it has not found may still run.
+    assert outer_pids(10, [1, 1_000_000]) == [10, ENDED]
+
+
 def test_search_ends_when_everything_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine()
     monkeypatch.setattr(pids, "children_of", machine.children_of)

@@ -84,7 +84,8 @@ def _search(first: int, wanted: set[int], found: list[int]) -> bool:
             pass
         except (OSError, ValueError):
             has_failed = True
-    return has_failed
+    # The search has also failed if it has not read all processes.
+    return has_failed or bool(waiting and wanted)
 
 
 class NamespacedChannel(Channel):
