@@ -126,6 +126,18 @@ def test_a_call_may_tighten_the_policy(tmp_path: Path) -> None:
     assert (found.network, found.tmp, found.deny_read) == ("none", "private", ())
 
 
+@pytest.mark.parametrize("write", [["/tmp"], None])
+def test_a_call_cannot_have_a_private_directory_that_it_shares(
+    tmp_path: Path, write: list[str] | None
+) -> None:
+    own = policy(tmp_path, write=["/tmp"], tmp="shared")
+    with pytest.raises(RpcError) as caught:
+        tightened(own, SandboxPolicy(write=write, tmp="private"), str(tmp_path), "auto")
+    assert caught.value.data["parameter"] == "sandbox.write"
+    given = SandboxPolicy(write=[str(tmp_path)], tmp="private")
+    assert tightened(own, given, str(tmp_path), "auto") is not None
+
+
 def test_call_without_restrictions_keeps_the_policy(tmp_path: Path) -> None:
     own = policy(tmp_path, deny_read=["secret"])
     assert tightened(own, SandboxPolicy(deny_read=[]), str(tmp_path), "auto") == own

@@ -154,8 +154,7 @@ def resolved(given: SandboxPolicy, directory: str, engine: SandboxEngine) -> Res
     given_write = ["."] if given.write is None else given.write
     write = paths.writable(given_write if mode == "workspace" else ())
     tmp = given.tmp or "private"
-    if tmp == "private" and any(path in TEMPORARY for path in write):
-        raise invalid("write", "has a directory that is private in the sandbox: set tmp to shared")
+    _check_shared(write, tmp)
     policy = ResolvedPolicy(
         real,
         mode,
@@ -187,6 +186,10 @@ def tightened(
         write = paths.writable(given.write)
         if not all(is_within(path, policy.write) for path in write):
             raise looser("write")
+    if mode != "workspace":
+        write = ()
+    tmp = tighter("tmp", policy.tmp, given.tmp, _TMPS)
+    _check_shared(write, tmp)
     sockets = policy.unix_sockets
     if given.unix_sockets is not None:
         sockets = paths.sockets(given.unix_sockets)
@@ -197,16 +200,22 @@ def tightened(
     tight = ResolvedPolicy(
         policy.directory,
         mode,
-        write if mode == "workspace" else (),
+        write,
         policy.deny_write,
         policy.deny_read,
-        tighter("tmp", policy.tmp, given.tmp, _TMPS),
+        tmp,
         network,
         sockets,
         policy.engine if given.engine in (None, "auto") else given.engine,
         hosts,
     )
     return _with_denied(tight, given, paths)
+
+
+def _check_shared(write: Iterable[str], tmp: SandboxTmp) -> None:
+    """Raise `RpcError` (invalid_params) if `write` has a directory that `tmp` makes private."""
+    if tmp == "private" and any(path in TEMPORARY for path in write):
+        raise invalid("write", "has a directory that is private in the sandbox: set tmp to shared")
 
 
 def _with_denied(policy: ResolvedPolicy, given: SandboxPolicy, paths: Paths) -> ResolvedPolicy:
