@@ -7,12 +7,13 @@ import os
 import stat
 import threading
 import zipfile
+from importlib.metadata import Distribution
 from pathlib import Path
 
 import pytest
 
 from shelld.targets import bundle
-from shelld.targets.bundle import Bundle, cached_bundle, write_file
+from shelld.targets.bundle import Bundle, BundleError, cached_bundle, write_file
 from shelld.targets.bundle_main import UnpackError, cache_directory, is_complete, unpack
 
 
@@ -176,6 +177,15 @@ def small_bundle() -> bytes:
         for name, text in {"ABOUT": "hash\n", "module.py": "x = 1\n"}.items():
             archive.writestr(name, text)
     return buffer.getvalue()
+
+
+def test_package_without_a_list_of_files_cannot_be_bundled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # The packages of some distributions of Linux have no RECORD.
+    monkeypatch.setattr(Distribution, "files", None)
+    with pytest.raises(BundleError, match="has no list of its files"):
+        cached_bundle()
 
 
 @pytest.mark.parametrize("name", ["ABOUT", "module.py"])

@@ -157,7 +157,9 @@ def _files() -> Iterator[tuple[str, Path]]:
     for path in (about / "METADATA", *about.glob("licenses/*")):
         yield str(path.relative_to(place)), path
     for needed in _requirements(own):
-        for file in needed.files or ():
+        if needed.files is None:
+            raise BundleError(f"the package {needed.name} has no list of its files")
+        for file in needed.files:
             # Scripts are outside of the directory of packages.
             if ".." not in file.parts and "__pycache__" not in file.parts:
                 yield str(file), Path(str(file.locate()))
