@@ -56,6 +56,13 @@ def test_greeting_without_its_members_is_refused() -> None:
         opening.receive(answer_to(opening.first).replace(b"protocol", b"other"))
 
 
+def test_greeting_that_is_nested_too_deeply_is_refused() -> None:
+    opening = Opening("box", None)
+    answer, _, _ = answer_to(opening.first).partition(b'"result"')
+    with pytest.raises(NoGreetingError):
+        opening.receive(answer + b'"result":' + b"[" * 30_000 + b"]" * 30_000 + b"}\n")
+
+
 def test_refusal_of_the_first_request_is_quoted() -> None:
     # Another program that speaks JSON-RPC gives such an answer, and a daemon that is shutting down.
     opening = Opening("box", None)

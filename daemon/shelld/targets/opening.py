@@ -69,7 +69,7 @@ class Opening:
                 refusal = named_error(self._target, bytes(answer.error)).message
                 raise NoGreetingError(f"it has refused the first request: {refusal:.200}")
             greeting = decode(answer.result, _greeting)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             raise NoGreetingError from None
         check_version(self._target, greeting)
         return Opened(greeting, found[1])
