@@ -15,13 +15,15 @@ from leaks import descriptors_of
 from shelld.keeper.channel import Channel, anonymous_file
 from shelld.keeper.pool import RunnerPool
 from shelld.sandbox import engine
+from shelld.sandbox.denials import Denials
 from shelld.sandbox.placeholders import Placeholders
 from shelld.sandbox.policy import ResolvedPolicy, resolved
 from shelld.sandbox.sandbox import Sandbox
-from shelld.sandbox.sandboxes import IDLE_S, Sandboxes, SandboxKey
+from shelld.sandbox.sandboxes import IDLE_S, MAX_SANDBOXES, Sandboxes, SandboxKey
 from shelld.sandbox.view import Identity
 from shelld.sessions.dumps import DumpFiles
 from shelld.shells.places import Places
+from shelld_protocol.errors import ErrorKind, RpcError
 from shelld_protocol.sandboxes import SandboxPolicy
 from support import DEADLINE_S
 
@@ -105,6 +107,39 @@ async def test_retired_sandbox_ends_although_ending_its_spare_shells_fails(
     with pytest.raises(MemoryError):
         sandboxes.trim()
     assert sandbox.has_ended
+
+
+class Command:
+    """A command that runs in a sandbox."""
+
+    runner = None
+    began = 0.0
+    is_gone = False
+
+    def __init__(self) -> None:
+        self.denials = Denials()
+
+
+async def test_retired_sandbox_that_runs_a_command_counts_towards_the_limit(
+    pool: RunnerPool, policy: ResolvedPolicy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Sandbox, "start", start_nothing)
+    monkeypatch.setattr(Sandbox, "wait", be_ready)
+    monkeypatch.setattr(Sandbox, "is_stale", True)
+    sandboxes = Sandboxes(pool, lambda _task: None, "/bin/bash", lambda _sandbox: None)
+    key = SandboxKey(policy, "")
+    commands = [Command() for _ in range(MAX_SANDBOXES)]
+    entered: list[Sandbox] = []
+    for command in commands:
+        entered.append(await sandboxes.enter(key))
+        entered[-1].join(command)
+    with pytest.raises(RpcError) as caught:
+        await sandboxes.enter(key)
+    assert caught.value.kind is ErrorKind.RESOURCE_EXHAUSTED
+    # A sandbox without commands makes room.
+    commands[0].is_gone = True
+    sandboxes.left(entered[0], commands[0])
+    await sandboxes.enter(key)
 
 
 async def test_spare_shells_of_sandbox_end_although_closing_its_files_fails(

@@ -122,7 +122,9 @@ class Sandboxes:
         self._ending.discard(sandbox)
 
     def _make_room(self) -> None:
-        if len(self._sandboxes) < MAX_SANDBOXES:
+        # A retired sandbox takes room until its last command has ended.
+        retired = [sandbox for sandbox in self._ending if not sandbox.is_ending]
+        if len(self._sandboxes) + len(retired) < MAX_SANDBOXES:
             return
         idle = [key for key, sandbox in self._sandboxes.items() if sandbox.is_idle]
         if not idle:
