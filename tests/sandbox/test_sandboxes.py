@@ -208,6 +208,47 @@ def test_sandbox_is_killed_although_the_message_cannot_be_sent(
     runner.close()
 
 
+class DyingPool(RunnerPool):
+    """A pool that has orphans for a while. `seen`: whether `path` exists meanwhile."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.adopts = True
+        self._path = path
+        self.seen: list[bool] = []
+
+    def is_dying(self, runner: int | None) -> bool:
+        self.seen.append(self._path.exists())
+        return len(self.seen) < 2
+
+    def expect_orphans(self) -> None:
+        pass
+
+    def orphans(self) -> list[int] | None:
+        self.seen.append(self._path.exists())
+        return []
+
+
+async def test_placeholder_stays_until_no_process_is_left_of_a_sandbox_whose_runner_died(
+    tmp_path: Path, policy: ResolvedPolicy
+) -> None:
+    path = tmp_path / "missing"
+    pool = DyingPool(path)
+    sandbox = Sandbox(pool, policy, "/bin/bash", {})
+    sandbox._placeholders.make([str(path)])  # pyright: ignore[reportPrivateUsage]
+    sandbox._outside, runner = Channel.pair()  # pyright: ignore[reportPrivateUsage]
+    sandbox._keeper, keeper = Channel.pair()  # pyright: ignore[reportPrivateUsage]
+    sandbox._errors, errors = os.pipe()  # pyright: ignore[reportPrivateUsage]
+    sandbox._is_begun = True  # pyright: ignore[reportPrivateUsage]
+    os.close(errors)
+    runner.close()
+    keeper.close()
+    with anyio.fail_after(DEADLINE_S):
+        await sandbox.run()
+    assert pool.seen == [True, True, True]
+    assert not path.exists()
+
+
 def test_placeholder_is_closed_although_its_lock_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

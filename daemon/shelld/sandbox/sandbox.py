@@ -238,7 +238,11 @@ class Sandbox:
         assert self._outside is not None
         assert self._keeper is not None
         while not self._first:
-            for message, _ in await _receive(self._outside) or [((FAILED,), [])]:
+            messages = await _receive(self._outside)
+            if messages is None:
+                # The runner has died.
+                return
+            for message, _ in messages:
                 self._note(message)
                 if message[0] == STARTED:
                     self._first = message[1]
