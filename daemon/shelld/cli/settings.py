@@ -114,9 +114,13 @@ def _from_file(
         file = read_toml(path, f"the configuration {path} is not a file", unreadable)
     except TomlError as error:
         raise SettingsError(str(error)) from None
+    found: set[str] = set()
     for key, value in file.content.items():
         name = key.replace("_", "-")
         where = file.at(key)
+        if name in found:
+            raise SettingsError(f"{where}: {key}: is there twice")
+        found.add(name)
         action = settings.get(name)
         if action is None:
             raise SettingsError(f"{where}: unknown key: {key}{_hint(name, settings)}")
@@ -144,6 +148,8 @@ def _words_of_value(
         if not isinstance(value, dict):
             raise ValueError("must be a table of names and values")
         for each, inner in cast("dict[str, Any]", value).items():
+            if "=" in each:
+                raise ValueError(f"a name cannot contain =: {each}")
             yield f"--{name}={each}={_text(inner)}"
     else:
         text = _text(value)
