@@ -444,14 +444,16 @@ def test_session_goes_on_after_an_invalid_path_of_a_startup_file() -> None:
 
 def test_startup_file_may_set_options_and_readonly_variables(tmp_path: Path) -> None:
     file = tmp_path / "env.sh"
-    file.write_text("readonly FIXED=1; readonly -a LIST=(1 $'2\\n3'); set -eu\n")
+    file.write_text("readonly FIXED=1; readonly -a LIST=(1 $'2\\n3'); set -eup\n")
     environment = {"PATH": os.environ["PATH"], "BASH_ENV": str(file)}
     with raw_daemon(env=environment) as daemon:
         daemon.bash("x=1; f() { :; }")
-        result = daemon.bash('echo $FIXED $x "${LIST[1]}"; set -o | grep -c "errexit.*on"; set +eu')
+        result = daemon.bash(
+            'echo $FIXED $x "${LIST[1]}"; set -o | grep -c "errexit.*on"; set +eup'
+        )
         assert (result["stdout"], result["stderr"]) == ("1 1 2\n3\n1\n", "")
-        result = daemon.bash("false; echo $FIXED $nothing; f")
-        assert (result["stdout"], result["stderr"]) == ("1\n", "")
+        result = daemon.bash("false; echo $FIXED $nothing; f; set -o | grep -c 'privileged.*off'")
+        assert (result["stdout"], result["stderr"]) == ("1\n1\n", "")
 
 
 @pytest.mark.parametrize("options", [{}, {"env": {"A": "b"}}, {"tty": True}])

@@ -210,6 +210,14 @@ def test_dump_without_option_names_needs_earlier_names() -> None:
     assert parse_dump(short, state.option_names) == state
 
 
+def test_privileged_mode_is_not_switched_off_in_a_bash_without_it() -> None:
+    # Bash would change its user and group, which some systems refuse.
+    assert b"privileged" not in after("x=1").options
+    privileged = after("set -p")
+    assert b" -o privileged" in privileged.options
+    assert b"privileged" not in after("set +p", privileged).options
+
+
 def test_seconds_of_a_spare_shell_begin_again_unless_unset() -> None:
     def lines(command: str) -> list[bytes]:
         return last_lines(after(command), b":", 3, {}).splitlines()

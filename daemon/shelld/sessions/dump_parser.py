@@ -340,5 +340,8 @@ def _switches(names: frozenset[bytes], enabled: frozenset[bytes]) -> bytes:
 def _set_options(names: frozenset[bytes], enabled: frozenset[bytes]) -> bytes:
     # Posix mode comes first, because it sets a variable that allexport would export.
     on = sorted(names & enabled, key=lambda name: (name != b"posix", name))
-    words = [b"-o " + name for name in on] + [b"+o " + name for name in sorted(names - enabled)]
+    # A new bash is not privileged. If bash ends privileged mode, it changes its user and group, and
+    # prints errors where the system refuses this.
+    off = sorted(names - enabled - {b"privileged"})
+    words = [b"-o " + name for name in on] + [b"+o " + name for name in off]
     return b"\\builtin set %s\n" % b" ".join(words)

@@ -58,7 +58,7 @@ elif [[ -e $_ ]]; then \builtin . "$_"; fi
 """
 # Switches off options that a startup file may have set, and options that would change or show the
 # lines after this one. The options of the session are set last.
-_RESET_OPTIONS: Final = b"{ \\builtin set +aekuvx; } 2>/dev/null\n"
+_RESET_OPTIONS: Final = b"{ \\builtin set +aekpuvx; } 2>/dev/null\n"
 _WITHHELD: Final[tuple[bytes, ...]] = (*_STARTUP, b"POSIXLY_CORRECT")
 
 
