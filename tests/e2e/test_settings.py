@@ -134,7 +134,7 @@ def test_targets_of_a_stronger_source_replace_the_others(
         ('sandbox = "x"\n', 1, "sandbox: "),
         ('[sandbox]\nmode = "workspace"\n', 1, "sandbox: must be text or a whole number"),
         ("grace = 1\ngrace = 2\n", 2, "not valid TOML"),
-        ("max-shells = 1\nmax_shells = 2\n", 2, "max_shells: is there twice"),
+        ("max-shells = 1\nmax_shells = 2\n", 2, "max_shells: given twice"),
         ('[target]\n"a=b" = "x"\n', 1, "target: a name cannot contain =: a=b"),
         ("grace = \n", 1, "not valid TOML"),
     ],

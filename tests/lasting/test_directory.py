@@ -42,7 +42,7 @@ def socket_path_as_nobody(runtime: str) -> str:
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root")
 @pytest.mark.parametrize("mode", [0o700, 0o755, 0o1777])
-def test_roots_directory_is_used_only_with_access_of_ones_own(mode: int) -> None:
+def test_roots_directory_is_not_used_for_another_user(mode: int) -> None:
     # The user nobody cannot enter the directories above `tmp_path`.
     with tempfile.TemporaryDirectory(dir="/tmp") as runtime:
         os.chmod(runtime, mode)

@@ -13,6 +13,7 @@ import select
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Final, Literal
 
 from shelld.cli.formats import duration, size
@@ -93,9 +94,11 @@ class Display:
             now = self._clock()
             if not self._has_progress or self._is_mid_line or now < self._written_at + _SILENT_S:
                 return
-            if _is_in_background():
-                # The user types at the prompt of a shell, and progress would erase that line.
-                return
+            # In the background, progress would erase what the user types at the shell's prompt. If
+            # stderr is another terminal, this does not matter.
+            with suppress(OSError):
+                if is_in_background(2):
+                    return
             silent, running = (
                 duration(int(now - since)) for since in (self._written_at, self._begun_at)
             )
@@ -140,14 +143,11 @@ class Display:
             return
 
 
-def _is_in_background() -> bool:
-    """Return whether another job is in the foreground of the terminal. If stderr is another
-    terminal than ours, return False.
+def is_in_background(descriptor: int) -> bool:
+    """Return whether another job is in the foreground of our terminal. Raises OSError if the
+    descriptor is not our terminal.
     """
-    try:
-        return os.tcgetpgrp(2) != os.getpgrp()
-    except OSError:
-        return False
+    return os.tcgetpgrp(descriptor) != os.getpgrp()
 
 
 def _is_open(fd: int) -> bool:

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
+from shelld.cli.display import is_in_background
 from shelld_client import (
     Client,
     CommandBlocked,
@@ -95,13 +96,6 @@ def _next_bytes() -> bytes:
             poll.register(0, select.POLLIN)
             poll.poll()
         except OSError as error:
-            if error.errno != errno.EIO or not _is_in_background():
+            if error.errno != errno.EIO or not is_in_background(0):
                 raise
             time.sleep(_BACKGROUND_PAUSE_S)
-
-
-def _is_in_background() -> bool:
-    """Return whether another job is in the foreground of our terminal. Raises OSError if stdin is
-    not our terminal.
-    """
-    return os.tcgetpgrp(0) != os.getpgrp()

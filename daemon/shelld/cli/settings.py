@@ -119,7 +119,7 @@ def _from_file(
         name = key.replace("_", "-")
         where = file.at(key)
         if name in found:
-            raise SettingsError(f"{where}: {key}: is there twice")
+            raise SettingsError(f"{where}: {key}: given twice")
         found.add(name)
         action = settings.get(name)
         if action is None:

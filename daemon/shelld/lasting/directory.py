@@ -1,11 +1,11 @@
 """Manages the directory with the sockets of the user's lasting daemons.
 
 Owns the rules for the directory, the sockets in it, and the lock. The directory is `shelld` in
-XDG_RUNTIME_DIR, or `/tmp/shelld-UID` if this variable does not name a directory that is only for
-this user. A `SocketDirectory` opens the directory once, and reaches all files in it through the
-descriptor. So nobody can replace the directory while the `SocketDirectory` is open, and the
-directory may have a path of any length. A socket is bound to its whole path if the path is short
-enough. The kernel then lists the path, and sandboxes hide the sockets that the kernel lists.
+XDG_RUNTIME_DIR, or `/tmp/shelld-UID` if this variable does not name a directory of this user. A
+`SocketDirectory` opens the directory once, and reaches all files in it through the descriptor. So
+nobody can replace the directory while the `SocketDirectory` is open, and the directory may have a
+path of any length. A socket is bound to its whole path if the path is short enough. The kernel then
+lists the path, and sandboxes hide the sockets that the kernel lists.
 
 Never follows or removes a file that is not a socket of this user. A process holds the lock while it
 binds or removes a socket. The lock is on the directory itself, so it leaves no file.
@@ -76,12 +76,12 @@ def peer_of(connection: socket.socket) -> tuple[int, int]:
 def possible_directories() -> list[str]:
     """Return the directories that may hold this user's sockets.
 
-    If XDG_RUNTIME_DIR can be used, there are two such directories. Another program of the user may
-    run without this variable, and so use the directory in /tmp.
+    If XDG_RUNTIME_DIR names a directory of the user, there are two such directories.
+    Another program of the user may run without this variable, and so use the directory in /tmp.
     """
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     directories = [f"/tmp/shelld-{os.getuid()}"]
-    if runtime.startswith("/") and _is_for_us(runtime):
+    if runtime.startswith("/") and _is_own(runtime):
         directories.insert(0, os.path.join(runtime, "shelld"))
     return directories
 
@@ -94,23 +94,17 @@ def _path() -> str:
     return possible_directories()[0]
 
 
-def _is_for_us(directory: str) -> bool:
-    """Return whether this user may use a directory.
+def _is_own(directory: str) -> bool:
+    """Return whether a directory belongs to this user.
 
-    With sudo, XDG_RUNTIME_DIR may name the directory of another user.
+    With sudo or su, XDG_RUNTIME_DIR may name the directory of another user. Some containers set it
+    to a directory that all users share, such as /tmp.
     """
     try:
         found = os.stat(directory)
     except OSError:
         return False
-    if not stat.S_ISDIR(found.st_mode):
-        return False
-    if found.st_uid == os.getuid():
-        return True
-    # Root's directory may be closed to this user, for example if root has logged in and then become
-    # this user with `su`. A directory that all users may write to, such as /tmp, is nobody's own.
-    is_shared = found.st_mode & stat.S_IWOTH
-    return found.st_uid == 0 and not is_shared and os.access(directory, os.W_OK | os.X_OK)
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
 
 
 def _opened(path: str, *, create: bool) -> int:
